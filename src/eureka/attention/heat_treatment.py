@@ -1,0 +1,41 @@
+"""Heat Treatment: a temperature that rises while the model trains."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from eureka.attention.mask import Mask
+from eureka.attention.operator import SoftmaxFamily
+from eureka.errors import RequestError
+from eureka.schedules import cosine_ramp
+
+
+class HeatTreatment(SoftmaxFamily):
+    """β = 1/τ(step), where τ rises from `start` to `end` (√d unless given) along a cosine over `share` of training."""
+
+    def __init__(
+        self,
+        total_steps: int,
+        *,
+        start: Annotated[float, Field(gt=0)] = 1 / 3,
+        end: Annotated[float, Field(gt=0)] | None = None,
+        share: Annotated[float, Field(gt=0, le=1)] = 0.5,
+    ) -> None:
+        super().__init__()
+        if not start > 0 or (end is not None and not end > 0):
+            raise RequestError(f"a temperature divides the logits, so it must be above 0, not {start} or {end}.")
+        self.start, self.end, self.ramp_steps = start, end, max(1, round(share * total_steps))
+        self.step = 0
+
+    def advance(self, step: int) -> None:
+        self.step = step
+
+    def temperature(self, head_dim: int) -> float:
+        end = head_dim**0.5 if self.end is None else self.end
+        return cosine_ramp(self.start, end, self.ramp_steps)(self.step)
+
+    def beta(self, q: Tensor, k: Tensor, mask: Mask) -> float:
+        return 1.0 / self.temperature(q.shape[-1])

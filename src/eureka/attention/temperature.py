@@ -1,0 +1,25 @@
+"""softmax(q·k / τ): one temperature for all rows, lower than √d."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from eureka.attention.mask import Mask
+from eureka.attention.operator import SoftmaxFamily
+from eureka.errors import RequestError
+
+
+class Temperature(SoftmaxFamily):
+    """β = 1/τ. The temperature always divides; plain softmax has τ = √d."""
+
+    def __init__(self, *, temperature: Annotated[float, Field(gt=0)] = 1.0) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise RequestError(f"a temperature divides the logits, so it must be above 0, not {temperature}.")
+        self.temperature = temperature
+
+    def beta(self, q: Tensor, k: Tensor, mask: Mask) -> float:
+        return 1.0 / self.temperature

@@ -1,0 +1,68 @@
+"""Every error this library raises on purpose.
+
+::
+
+    EurekaError
+    ├── RequestError (ValueError)        the request was wrong: the command line exits with 2
+    │   ├── UnknownNameError (KeyError)  no such fix, task, recipe, key …; names the nearest
+    │   └── MissingExtraError            an optional package is not installed; says how to install it
+    └── WorkError                        the request was right, the work failed: exits with 1
+        ├── FolderBusyError              another process is at work in this folder
+        └── DamagedRunError              a run folder holds something that cannot be trusted
+
+Each message is one sentence or two: what was wrong, with what value, what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EurekaError(Exception):
+    """The root of the tree."""
+
+
+class RequestError(EurekaError, ValueError):
+    """The request was wrong; nothing was done."""
+
+
+class UnknownNameError(RequestError, KeyError):
+    """A name that nobody registered, with the names that exist and the nearest of them.
+
+    >>> str(UnknownNameError("recipe", "tyles", ["tiles", "digits"]))
+    "unknown recipe 'tyles'; did you mean 'tiles'? Known: digits, tiles."
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        self.message = f"unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}."
+        super().__init__(self.message)
+
+    def __str__(self) -> str:  # KeyError would show the repr of its argument
+        return self.message
+
+
+class MissingExtraError(RequestError, ImportError):
+    """An optional dependency is not installed.
+
+    >>> str(MissingExtraError("ray", "ray"))
+    "this needs the package 'ray': pip install 'eureka[ray]'"
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"this needs the package {package!r}: pip install 'eureka[{extra}]'")
+
+
+class WorkError(EurekaError):
+    """The request was right, but the work could not be done."""
+
+
+class FolderBusyError(WorkError):
+    """Another process is at work in this folder."""
+
+
+class DamagedRunError(WorkError):
+    """A run folder holds something that cannot be trusted."""
