@@ -1,6 +1,6 @@
 """Attention operators: one file each, chosen by name, all with the same call.
 
-Shapes, here and in every file of this package: B batch, H heads, Hk key heads (Hk divides H), Q queries, K keys, D head dimension.
+Shapes, in every file of this package: B batch, H heads, Hk key heads (Hk divides H), Q queries, K keys, D head dimension.
 """
 
 from __future__ import annotations
