@@ -1,0 +1,206 @@
+"""One run: a config that composes task, model, fix and training, and the function that carries it out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from eureka.attention import FIXES
+from eureka.errors import RequestError, UnknownNameError
+from eureka.models import MODELS
+from eureka.registry import Registry, validated
+from eureka.runs import Record, RunFolder
+from eureka.tasks import TASKS
+from eureka.training import TrainingConfig
+
+PARTS: dict[str, Registry] = {"task": TASKS, "model": MODELS, "attention": FIXES}
+"""The parts of a config that are chosen by name."""
+
+
+class RunConfig(BaseModel):
+    """Everything that decides the result of a run. Make one with `run_config`, which checks it and fills in the defaults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: dict[str, Any]
+    model: dict[str, Any]
+    attention: dict[str, Any]
+    training: TrainingConfig
+
+    def flat(self) -> dict[str, Any]:
+        """All settings by the keys people type: ``{"training.lr": 0.0003, …}``."""
+        return {f"{part}.{key}": value for part, values in self.model_dump().items() for key, value in values.items()}
+
+    def digest(self) -> str:
+        """A short name for this config: two configs with the same digest give the same run."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def but(self, changes: Mapping[str, Any]) -> RunConfig:
+        """The same config with some keys changed, checked again.
+
+        A new ``attention.name`` (or task, or model) brings that one's own defaults.
+        """
+        parts = self.model_dump()
+        for key in sorted(changes, key=lambda key: not key.endswith(".name")):
+            part, _, setting = key.partition(".")
+            if part not in parts or not setting:
+                raise UnknownNameError("config key", key, self.flat())
+            if setting == "name" and parts[part]["name"] != changes[key]:
+                parts[part] = {}
+            parts[part][setting] = changes[key]
+        return run_config(**parts)
+
+
+def run_config(
+    *,
+    task: Mapping[str, Any],
+    model: Mapping[str, Any],
+    attention: Mapping[str, Any],
+    training: Mapping[str, Any] | TrainingConfig,
+) -> RunConfig:
+    """A checked config with all defaults filled in. Every problem is told at once."""
+    given = {"task": task, "model": model, "attention": attention}
+    problems: list[str] = []
+    parts: dict[str, Any] = {}
+    for part, registry in PARTS.items():
+        try:
+            parts[part] = _complete(registry, given[part])
+        except RequestError as error:
+            problems.append(str(error))
+    try:
+        parts["training"] = _training(training)
+    except RequestError as error:
+        problems.append(str(error))
+    if problems:
+        raise RequestError(" ".join(problems))
+    return RunConfig(**parts)
+
+
+def _complete(registry: Registry, given: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {key: value for key, value in given.items() if key != "name"}
+    return {"name": given["name"], **registry.settings(given["name"], settings)}
+
+
+def _training(given: Mapping[str, Any] | TrainingConfig) -> TrainingConfig:
+    if isinstance(given, TrainingConfig):
+        return given
+    for key in given:
+        if key not in TrainingConfig.model_fields:
+            raise UnknownNameError("config key", f"training.{key}", (f"training.{k}" for k in TrainingConfig.model_fields))
+    config = validated(TrainingConfig, given, "training")
+    assert isinstance(config, TrainingConfig)
+    return config
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended; the same as its ``result.json``."""
+
+    folder: RunFolder
+    record: Record
+
+    @property
+    def eureka_step(self) -> int | None:
+        step: int | None = self.record["eureka_step"]
+        return step
+
+
+def build(config: RunConfig) -> tuple[Any, Any]:
+    """The task and the model of a config, the model freshly initialised from the seed."""
+    import torch
+
+    from eureka.attention import make_operator
+
+    task = TASKS.build(*_named(config.task))
+    name, settings = _named(config.attention)
+    context = {"total_steps": config.training.steps}
+    make = partial(make_operator, name, settings, **context)
+    torch.manual_seed(config.training.seed)
+    model = MODELS.build(
+        *_named(config.model),
+        input_shape=task.input_shape,
+        classes=task.classes,
+        make_attention=lambda heads, head_dim: make(heads=heads, head_dim=head_dim),
+    )
+    return task, model
+
+
+def _named(part: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    return part["name"], {key: value for key, value in part.items() if key != "name"}
+
+
+def run(config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Record], None] | None = None) -> RunResult:
+    """Carry out a run in a folder, or go on with it where it was interrupted; a finished run is only read."""
+    folder = folder if isinstance(folder, RunFolder) else RunFolder(folder)
+    _check_same(config, folder)
+    if (result := folder.result()) is not None:
+        return RunResult(folder, result)
+    with folder.held():
+        return RunResult(folder, _carry_out(config, folder, on_log))
+
+
+def _check_same(config: RunConfig, folder: RunFolder) -> None:
+    """A folder belongs to one config for ever."""
+    there, here = folder.config(), config.model_dump(mode="json")
+    if there is None or there == here:
+        return
+    changed = [
+        f"{part}.{key} was {there.get(part, {}).get(key)!r} and is now {value!r}"
+        for part, values in here.items()
+        for key, value in values.items()
+        if there.get(part, {}).get(key) != value
+    ]
+    what = "; ".join(changed) or "it has other keys"
+    raise RequestError(f"{folder.path} holds a run with another config ({what}); choose another folder with --out.")
+
+
+def _carry_out(config: RunConfig, folder: RunFolder, on_log: Callable[[Record], None] | None) -> Record:
+    import torch
+
+    from eureka.training import Loop
+
+    torch.set_num_threads(config.training.threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    task, model = build(config)
+    folder.write("config.json", config.model_dump(mode="json"))
+    folder.write("environment.json", environment())
+    loop = Loop(model, task, config.training, folder, on_log)
+    status = loop.run()
+    moments, last = loop.moments(), (loop.log.records or [{}])[-1]
+    record: Record = {
+        "status": status,
+        "steps": loop.step,
+        "seconds": round(loop.seconds, 3),
+        "samples": loop.step * config.training.batch_size,
+        "eureka_step": loop.moment.step if loop.moment else None,
+        "onset_step": loop.moment.onset if loop.moment else None,
+        "moments": [{"level": m.level, "onset": m.onset, "step": m.step} for m in moments],
+        "levels": [{"knows": level.knows, "loss": level.loss, "accuracy": level.accuracy} for level in loop.levels],
+        "final_loss": last.get("validation_loss"),
+        "final_accuracy": last.get("validation_accuracy"),
+    }
+    folder.write("result.json", record)
+    return record
+
+
+def environment() -> Record:
+    """Versions and machine: what the config does not decide."""
+    from importlib.metadata import version
+
+    packages = {name: version(name) for name in ("eureka", "torch", "numpy", "scikit-learn", "pydantic")}
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "executable": Path(sys.executable).name,
+        **packages,
+    }

@@ -1,0 +1,68 @@
+"""What every task tells about itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+Split = Literal["train", "validation"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples, their labels, and the intermediate answers on the way from one to the other."""
+
+    inputs: Tensor
+    labels: Tensor
+    steps: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Level:
+    """The best that a predictor can do which has learned only part of the task."""
+
+    knows: str
+    loss: float
+    accuracy: float
+
+
+class Task(ABC):
+    """A source of samples that knows where its plateaus must be."""
+
+    input_shape: tuple[int, ...]
+    """(tokens, features) or (channels, height, width)."""
+    classes: int
+
+    @abstractmethod
+    def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
+        """`n` fresh samples; the same generator state gives the same samples."""
+
+    @abstractmethod
+    def levels(self, label_smoothing: float = 0.0) -> list[Level]:
+        """The plateaus in the order in which they are left, the shortcut first, and last the floor: the task is solved."""
+
+    def loss(self, outputs: Tensor, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        """The mean loss that is trained on."""
+        return F.cross_entropy(outputs, batch.labels, label_smoothing=label_smoothing)
+
+    def accuracy(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """The share of samples whose likeliest class is the label."""
+        return (outputs.argmax(dim=-1) == batch.labels).float().mean()
+
+    def shortcut_loss(self, label_smoothing: float = 0.0) -> float:
+        """The level of the first plateau: only the last step is learned."""
+        return self.levels(label_smoothing)[0].loss
+
+    @property
+    def shortcut_accuracy(self) -> float:
+        """The accuracy on the first plateau."""
+        return self.levels()[0].accuracy
+
+    def floor_loss(self, label_smoothing: float = 0.0) -> float:
+        """The loss when the task is solved: 0 without label smoothing."""
+        return self.levels(label_smoothing)[-1].loss

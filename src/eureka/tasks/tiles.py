@@ -1,0 +1,44 @@
+"""Synthetic noisy tiles: the multi-step rule with nothing to see but prototypes and noise."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Generator
+
+from eureka.tasks.chain import Chain
+from eureka.tasks.task import Batch, Level, Split, Task
+
+
+class Tiles(Task):
+    """Each tile is a few tokens: the prototype of its class plus Gaussian noise. Every sample is fresh."""
+
+    def __init__(
+        self,
+        *,
+        decisions: Annotated[int, Field(ge=2)] = 2,
+        indicator_classes: Annotated[int, Field(ge=2)] = 2,
+        target_classes: Annotated[int, Field(ge=2)] = 10,
+        p_same: Annotated[float, Field(gt=0, lt=1)] = 0.5,
+        tokens: Annotated[int, Field(ge=1)] = 4,
+        features: Annotated[int, Field(ge=1)] = 16,
+        noise: Annotated[float, Field(ge=0)] = 1.0,
+        world: Annotated[int, Field(ge=0)] = 0,
+    ) -> None:
+        self.chain = Chain(decisions=decisions, indicator_classes=indicator_classes, target_classes=target_classes, p_same=p_same)
+        self.noise, self.classes = noise, target_classes
+        self.input_shape = (4 * self.chain.blocks * tokens, features)
+        looks = indicator_classes + target_classes
+        self.prototypes = torch.randn(looks, tokens, features, generator=Generator().manual_seed(world))
+
+    def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
+        drawn = self.chain.draw(n, generator)
+        clean = self.prototypes[drawn.tiles].reshape(n, *self.input_shape)
+        noise = torch.randn(clean.shape, generator=generator)
+        return Batch(clean + self.noise * noise, drawn.labels, drawn.steps)
+
+    def levels(self, label_smoothing: float = 0.0) -> list[Level]:
+        """The chain's levels: at the default noise two prototypes are eight standard deviations apart, so no tile is mistaken."""
+        return self.chain.levels(label_smoothing)

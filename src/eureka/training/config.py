@@ -1,0 +1,54 @@
+"""What decides how a model is trained."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class TrainingConfig(BaseModel):
+    """How a model is trained. Every field can be set on the command line as ``training.<field>``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    steps: Count = 1200
+    """optimiser steps at most"""
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3e-4
+    """learning rate after warm-up"""
+    batch_size: Count = 256
+    """samples a step"""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """decides the initial weights and the training samples"""
+    warmup: Annotated[int, Field(ge=0)] = 200
+    """steps over which the learning rate rises from zero"""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """the learning rate after warm-up"""
+    final_lr: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-6
+    """where a cosine schedule ends"""
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
+    """of AdamW; biases, norms, positions and class token are exempt"""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """share of each label spread over all classes"""
+    log_every: Count = 25
+    """steps between two lines of metrics.jsonl, each with a validation"""
+    validation_samples: Count = 1024
+    """samples of each validation; the same ones for every run of a task"""
+    early_stop: bool = False
+    """end the run once it has had its Eureka-moment"""
+    early_stop_after: Annotated[int, Field(ge=0)] = 200
+    """how many steps later than the moment"""
+    checkpoint_every: Count = 200
+    """steps between two checkpoints"""
+    threads: Count = 1
+    """processor threads; sums in another order give other last bits, so this is part of the config"""
+    device: Literal["cpu", "cuda", "mps"] = "cpu"
+    """where to train"""
+
+    @model_validator(mode="after")
+    def _warm_up_ends(self) -> TrainingConfig:
+        if self.warmup >= self.steps:
+            raise ValueError(f"training.warmup ({self.warmup}) must be below training.steps ({self.steps})")
+        return self

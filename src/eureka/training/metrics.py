@@ -1,0 +1,37 @@
+"""The log of a run while it is written: every line whole on disk before training goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from eureka.errors import WorkError
+from eureka.runs import Record, RunFolder
+
+
+class MetricsLog:
+    """Appends to ``metrics.jsonl``; knows its size, so that a resumed run can cut off what came after its checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: list[Record] = []
+        self.size = 0
+
+    def open(self, size: int) -> None:
+        """Go on after the first `size` bytes; whatever is behind them will be logged again."""
+        self.path.touch()
+        with self.path.open("r+b") as file:
+            file.truncate(size)
+        self.records = RunFolder(self.path.parent).metrics()
+        self.size = size
+
+    def append(self, record: Record) -> None:
+        """Write one line."""
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            with self.path.open("ab") as file:
+                file.write(line)
+        except OSError as error:
+            raise WorkError(f"cannot write {self.path}: {error.strerror}; the run goes on from its last checkpoint.") from None
+        self.records.append(record)
+        self.size += len(line)
