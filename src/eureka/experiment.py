@@ -7,7 +7,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -175,6 +175,7 @@ def _carry_out(config: RunConfig, folder: RunFolder, on_log: Callable[[Record], 
     folder.write("config.json", config.model_dump(mode="json"))
     folder.write("environment.json", environment())
     loop = Loop(model, task, config.training, folder, on_log)
+    folder.write("task.json", {"levels": [asdict(level) for level in loop.levels]})
     status = loop.run()
     moments, last = loop.moments(), (loop.log.records or [{}])[-1]
     record: Record = {
@@ -184,8 +185,7 @@ def _carry_out(config: RunConfig, folder: RunFolder, on_log: Callable[[Record], 
         "samples": loop.step * config.training.batch_size,
         "eureka_step": loop.moment.step if loop.moment else None,
         "onset_step": loop.moment.onset if loop.moment else None,
-        "moments": [{"level": m.level, "onset": m.onset, "step": m.step} for m in moments],
-        "levels": [{"knows": level.knows, "loss": level.loss, "accuracy": level.accuracy} for level in loop.levels],
+        "moments": [asdict(moment) for moment in moments],
         "final_loss": last.get("validation_loss"),
         "final_accuracy": last.get("validation_accuracy"),
     }

@@ -2,6 +2,7 @@
 
     config.json        everything that decides the result
     environment.json   versions and machine, which decide the last bits
+    task.json          what theory says of the task: the levels of its plateaus and its floor
     metrics.jsonl      one JSON object a line, one line each time the run logs
     result.json        written once, when the run has ended
     checkpoints/       where to go on from after an interruption
@@ -48,6 +49,11 @@ class RunFolder:
 
     def environment(self) -> Record | None:
         return self._read("environment.json")
+
+    def levels(self) -> list[Record]:
+        """Where theory puts the plateaus and, last, the floor: ``{"knows", "loss", "accuracy"}`` each."""
+        levels: list[Record] = (self._read("task.json") or {}).get("levels", [])
+        return levels
 
     def result(self) -> Record | None:
         """How the run ended, or None while it has not."""

@@ -1,0 +1,52 @@
+"""A study: a grid of configs around one, and the folder where their runs are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eureka.errors import RequestError
+from eureka.experiment import RunConfig
+from eureka.runs import RunFolder, make_folder
+
+
+@dataclass(frozen=True)
+class Study:
+    """Configs and a folder with one run folder for each; the same config always gets the same folder."""
+
+    folder: Path
+    configs: Sequence[RunConfig]
+
+    @classmethod
+    def over(cls, base: RunConfig, grid: Mapping[str, Sequence[Any]], folder: Path) -> Study:
+        """Every combination of the values given for each key; the key named last changes fastest."""
+        problems, configs = [], []
+        for values in itertools.product(*grid.values()):
+            try:
+                configs.append(base.but(dict(zip(grid, values, strict=True))))
+            except RequestError as error:
+                problems.append(str(error))
+        if problems:
+            raise RequestError(" ".join(dict.fromkeys(problems)))
+        return cls(folder, configs)
+
+    def prepare(self) -> list[RunFolder]:
+        """Lay out the run folders, so that the whole study can be seen before its first run has begun."""
+        make_folder(self.folder)
+        return [self._prepare(config) for config in self.configs]
+
+    def _prepare(self, config: RunConfig) -> RunFolder:
+        run = RunFolder(self.folder / run_name(config))
+        run.create()
+        if run.config() is None:
+            run.write("config.json", config.model_dump(mode="json"))
+        return run
+
+
+def run_name(config: RunConfig) -> str:
+    """Readable, and unique for the config: ``softmax-lr0.0003-seed0-1f2e3d4c5b6a``."""
+    training = config.training
+    return f"{config.attention['name']}-lr{training.lr:g}-seed{training.seed}-{config.digest()}"

@@ -1,0 +1,108 @@
+"""The local pool: one process of one thread for each run, as many at a time as there are cores."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from eureka.errors import WorkError
+from eureka.runs import RunFolder
+
+POLL_SECONDS = 0.2
+PATIENCE_SECONDS = 30.0
+"""How long a worker may take to write its checkpoint when it is asked to stop."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run whose worker ended without a result."""
+
+    folder: RunFolder
+    reason: str
+
+
+@dataclass
+class LocalPool:
+    """Carries out runs; one that dies is reported and takes no other with it."""
+
+    workers: int = field(default_factory=lambda: available_cores())
+    _running: dict[subprocess.Popen[bytes], RunFolder] = field(default_factory=dict)
+
+    def carry_out(
+        self, folders: Sequence[RunFolder], watch: Callable[[Sequence[RunFolder]], None] | None = None
+    ) -> list[Failure]:
+        """Bring every run to its end. `watch` is called several times a second with the runs at work.
+
+        An interruption stops the workers after a checkpoint and is passed on; calling again goes on where they were.
+        """
+        waiting = [folder for folder in folders if folder.result() is None]
+        failures: list[Failure] = []
+        try:
+            while waiting or self._running:
+                while waiting and len(self._running) < self.workers:
+                    self._start(waiting.pop(0))
+                if watch:
+                    watch(list(self._running.values()))
+                time.sleep(POLL_SECONDS)
+                failures += self._collect()
+        finally:
+            self._stop()
+        return failures
+
+    def _start(self, folder: RunFolder) -> None:
+        # a session of its own: Ctrl-C reaches the parent alone, which then stops its workers in order
+        with (folder.path / "worker.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "eureka.study.worker", str(folder.path), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+        self._running[process] = folder
+
+    def _collect(self) -> list[Failure]:
+        failures = []
+        for process in [process for process in self._running if process.poll() is not None]:
+            folder = self._running.pop(process)
+            if folder.result() is None:
+                failures.append(Failure(folder, _why(process.returncode, folder)))
+        return failures
+
+    def _stop(self) -> None:
+        for process in self._running:
+            process.terminate()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for process in self._running:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._running.clear()
+
+
+def _why(code: int, folder: RunFolder) -> str:
+    if code < 0:
+        return f"its process was killed by signal {-code}"
+    if code > 128:
+        return f"its process was stopped by signal {code - 128}"
+    lines = (folder.path / "worker.log").read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"its process ended with code {code}"
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_failures(failures: Sequence[Failure], total: int) -> None:
+    """Raise when runs are missing, naming each and why."""
+    if failures:
+        reasons = "; ".join(f"{failure.folder.name}: {failure.reason}" for failure in failures)
+        raise WorkError(f"{len(failures)} of {total} runs did not finish ({reasons}); run the same command again to go on.")
