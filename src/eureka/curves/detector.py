@@ -1,0 +1,104 @@
+"""Find the Eureka-moments of a loss curve.
+
+A **Eureka-moment** ends a stretch of near-constant progress, long against what follows, by a loss reduction that is large against
+the noise *and* against what the stretch's own trend would have brought, over a time short against the stretch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from eureka.curves.confidence import confidence
+from eureka.curves.falls import at_scale, candidates, scales
+from eureka.curves.features import Drop, extent, measure, white_noise
+from eureka.curves.grid import Array, Grid, clean, grids
+from eureka.curves.kinds import kind_of
+from eureka.curves.moment import EurekaMoment, Plateau
+
+FEWEST = 12
+"""Fewer points show no plateau and no drop."""
+SURE = 0.5
+"""Moments less likely than this are not reported unless asked for."""
+
+
+def detect(
+    values: ArrayLike,
+    steps: ArrayLike | None = None,
+    *,
+    lr: ArrayLike | None = None,
+    min_confidence: float = SURE,
+) -> list[EurekaMoment]:
+    """All Eureka-moments of a curve, in order; NaNs, gaps, duplicated and unsorted steps do no harm.
+
+    `lr` gives the learning rate at each value: drops that it explains have kind ``lr_step``. Drops that only undo a rise have kind
+    ``recovery``.
+
+    >>> t = np.arange(1000)
+    >>> [moment] = detect(2.0 - 1.8 / (1.0 + np.exp(-(t - 600) / 8.0)))
+    >>> moment.kind, round(moment.steepest), moment.confidence > 0.9
+    ('eureka', 600, True)
+    >>> detect(1.0 + (1.0 + t) ** -0.5)
+    []
+    """
+    x, y = clean(values, steps)
+    if len(x) < FEWEST:
+        return []
+    rates = None if lr is None else clean(lr, np.arange(len(np.ravel(values))) if steps is None else steps)
+    found = [(grid, drop, confidence(drop)) for grid in grids(x, y) for drop in drops(grid)]
+    found = [one for one in found if one[2] >= min_confidence]
+    moments = [_moment(grid, drop, sure, rates) for grid, drop, sure in _separate(found)]
+    return sorted(moments, key=lambda moment: moment.steepest)
+
+
+def drops(grid: Grid) -> list[Drop]:
+    """All candidate drops of one grid, at every scale."""
+    y = grid.values
+    if len(y) < FEWEST:
+        return []
+    noise, reach, found = white_noise(y), extent(y), []
+    usable = len(y) if grid.last else int(0.7 * len(y))  # beyond, the cut would look like the end of the log
+    for gap, window in scales(len(y)):
+        scale = at_scale(y, gap, window)
+        for index in candidates(scale, noise):
+            if index + scale.length + window <= usable:
+                drop = measure(y, noise, scale, index, reach, last=grid.last)
+                if drop is not None:
+                    found.append(drop)
+    return found
+
+
+def _separate(found: list[tuple[Grid, Drop, float]]) -> list[tuple[Grid, Drop, float]]:
+    """Of drops that overlap keep the surest, and among equally sure ones the greatest."""
+    kept: list[tuple[Grid, Drop, float]] = []
+    for grid, drop, sure in sorted(found, key=lambda one: (round(one[2], 2), one[1].size), reverse=True):
+        a, b = grid.step(drop.onset), grid.step(drop.end)
+        if all(b < other.step(taken.onset) or a > other.step(taken.end) for other, taken, _ in kept):
+            kept.append((grid, drop, sure))
+    return kept
+
+
+def _moment(grid: Grid, drop: Drop, sure: float, rates: tuple[Array, Array] | None) -> EurekaMoment:
+    plateau = Plateau(start=grid.step(drop.past - 0.5), end=grid.step(drop.onset), level=drop.usual)
+    return EurekaMoment(
+        onset=plateau.end,
+        steepest=grid.step(steepest(grid.values, drop)),
+        end=grid.step(drop.end),
+        before=drop.before,
+        after=drop.after,
+        plateau=plateau,
+        kind=kind_of(grid, drop, rates),
+        confidence=sure,
+    )
+
+
+def steepest(y: Array, drop: Drop) -> float:
+    """Where the fall is fastest: the middle of the window, a third of the drop long, over which most is lost."""
+    low, high = int(np.floor(drop.onset)), int(np.ceil(drop.end)) + 1
+    width = max(1, round((drop.ninetieth - drop.tenth) / 3.0))
+    a, b = max(low - width, 0), min(high + width, len(y))
+    segment = y[a:b]
+    if len(segment) <= width:
+        return 0.5 * (drop.tenth + drop.ninetieth)
+    lost = segment[:-width] - segment[width:]
+    return a + int(np.argmax(lost)) + 0.5 * width

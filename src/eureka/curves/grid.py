@@ -1,0 +1,121 @@
+"""From a raw log to an even grid: finite, sorted, one value a step, robust to single outliers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from eureka.errors import RequestError
+
+Array = NDArray[np.float64]
+
+GRID = 2048
+"""Points of a grid. A drop that takes a thousandth of the run still spans two of them."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A curve at evenly spaced steps: ``steps[i] = start + (i + ½)·width``."""
+
+    start: float
+    width: float
+    values: Array
+    last: bool = True
+    """Whether the grid reaches the end of the log."""
+
+    def step(self, index: float) -> float:
+        """The step at a (fractional) index."""
+        return self.start + (index + 0.5) * self.width
+
+
+def clean(values: ArrayLike, steps: ArrayLike | None = None) -> tuple[Array, Array]:
+    """Finite points in order of their steps; points that share a step are averaged.
+
+    >>> steps, values = clean([3.0, float("nan"), 1.0, 2.0], [2, 1, 0, 0])
+    >>> steps.tolist(), values.tolist()
+    ([0.0, 2.0], [1.5, 3.0])
+    """
+    y = np.asarray(values, dtype=np.float64).ravel()
+    if steps is None:
+        x = np.arange(len(y), dtype=np.float64)
+    else:
+        x = np.asarray(steps, dtype=np.float64).ravel()
+        if len(x) != len(y):
+            raise RequestError(f"{len(y)} values but {len(x)} steps; give one step for each value.")
+    finite = np.isfinite(x) & np.isfinite(y)
+    if not finite.all():
+        x, y = x[finite], y[finite]
+    rise = np.diff(x)
+    if len(x) and not (rise > 0).all():
+        if not (rise >= 0).all():
+            order = np.argsort(x, kind="stable")
+            x, y = x[order], y[order]
+        first = np.flatnonzero(np.concatenate([[True], np.diff(x) > 0]))
+        y = np.add.reduceat(y, first) / np.diff(np.append(first, len(y)))
+        x = x[first]
+    return x, y
+
+
+def chunk_medians(x: Array, y: Array, size: int) -> tuple[Array, Array]:
+    """Each `size` neighbours become their mean step and median value; the rest at the end likewise."""
+    if size <= 1:
+        return x, y
+    whole = len(x) // size * size
+    xs = x[:whole].reshape(-1, size).mean(axis=1)
+    ys = np.median(y[:whole].reshape(-1, size), axis=1)
+    if whole < len(x):
+        xs, ys = np.append(xs, x[whole:].mean()), np.append(ys, np.median(y[whole:]))
+    return xs, ys
+
+
+def even_grid(x: Array, y: Array, size: int = GRID, *, last: bool = True) -> Grid:
+    """Average a clean curve over `size` even bins (fewer if it has fewer points); empty bins are interpolated."""
+    bins = min(size, len(x))
+    half = 0.5 * (x[-1] - x[0]) / (bins - 1) if bins == len(x) else 0.0  # so that evenly logged points sit mid-bin
+    start, stop = x[0] - half, x[-1] + half
+    width = (stop - start) / bins
+    x, y = chunk_medians(x, y, len(x) // (4 * bins))
+    cell = np.minimum(((x - start) / width).astype(np.int64), bins - 1)
+    count = np.bincount(cell, minlength=bins)
+    total = np.bincount(cell, weights=y, minlength=bins)
+    centre = np.bincount(cell, weights=x, minlength=bins)
+    full = count > 0
+    at = start + (np.arange(bins) + 0.5) * width
+    mean_x, mean_y = centre[full] / count[full], total[full] / count[full]
+    filled = mean_y if full.all() else np.interp(at, mean_x, mean_y)
+    return Grid(start=float(start), width=float(width), values=without_outliers(filled), last=last)
+
+
+def without_outliers(y: Array) -> Array:
+    """Single points far from the median of their five neighbours take that median (a Hampel filter).
+
+    >>> without_outliers(np.array([1.0, 1.1, 9.0, 1.0, 1.1, 1.0, 0.9])).max()
+    np.float64(1.1)
+    """
+    if len(y) < 5:
+        return y
+    padded = np.pad(y, 2, mode="edge")
+    median = np.median(np.lib.stride_tricks.sliding_window_view(padded, 5), axis=1)
+    residual = np.abs(y - median)
+    typical = np.sort(residual)[len(residual) // 2 :].mean()  # the upper half's mean: not zero on nearly smooth curves
+    far = residual > 8.0 * typical
+    far[:2] = far[-2:] = False  # the window is not centred there
+    return np.where(far, median, y)
+
+
+def grids(x: Array, y: Array, size: int = GRID) -> list[Grid]:
+    """The whole curve, then its first quarter, sixteenth … each on a grid of its own, as far as there is detail to gain.
+
+    Early in a long run things happen at a finer scale than one even grid can show.
+    """
+    found = [even_grid(x, y, size)]
+    span = x[-1] - x[0]
+    while True:
+        span /= 4.0
+        inside = int(np.searchsorted(x, x[0] + span, side="right"))
+        finer = span / min(size, max(inside, 1)) < 0.6 * found[-1].width
+        if inside < 64 or not finer:
+            return found
+        found.append(even_grid(x[:inside], y[:inside], size, last=False))
