@@ -1,1 +1,66 @@
-"""eureka: find long loss plateaus, trace them to the attention softmax, and remove them."""
+"""eureka: find long loss plateaus, trace them to the attention softmax, and remove them.
+
+    >>> import eureka
+    >>> eureka.detect([2.0] * 100 + [0.5] * 100)[0].kind
+    'eureka'
+
+Names are loaded when they are first used: `eureka.detect` needs no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eureka.lazy import lazy
+
+if TYPE_CHECKING:
+    from eureka.attention.operator import Operator, make_operator
+    from eureka.curves.detector import detect
+    from eureka.curves.moment import EurekaMoment
+    from eureka.curves.online import OnlineDetector
+    from eureka.curves.plateaus import find_plateaus
+    from eureka.curves.readers import read_curve
+    from eureka.errors import EurekaError, RequestError
+    from eureka.experiment import RunConfig, RunResult, run, run_config
+    from eureka.patching.patch import patch
+    from eureka.probes.attention import AttentionProbe
+    from eureka.recipes import recipe
+    from eureka.report.page import write_report
+
+__all__ = [
+    "AttentionProbe",
+    "EurekaError",
+    "EurekaMoment",
+    "OnlineDetector",
+    "Operator",
+    "RequestError",
+    "RunConfig",
+    "RunResult",
+    "detect",
+    "find_plateaus",
+    "make_operator",
+    "patch",
+    "read_curve",
+    "recipe",
+    "run",
+    "run_config",
+    "write_report",
+]
+
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "AttentionProbe": "eureka.probes.attention",
+        "EurekaMoment": "eureka.curves.moment",
+        "OnlineDetector": "eureka.curves.online",
+        "detect": "eureka.curves.detector",
+        "find_plateaus": "eureka.curves.plateaus",
+        "patch": "eureka.patching.patch",
+        "read_curve": "eureka.curves.readers",
+        "recipe": "eureka.recipes",
+        "write_report": "eureka.report.page",
+        **dict.fromkeys(["EurekaError", "RequestError"], "eureka.errors"),
+        **dict.fromkeys(["Operator", "make_operator"], "eureka.attention.operator"),
+        **dict.fromkeys(["RunConfig", "RunResult", "run", "run_config"], "eureka.experiment"),
+    },
+)

@@ -70,19 +70,21 @@ def run_config(
 ) -> RunConfig:
     """A checked config with all defaults filled in. Every problem is told at once."""
     given = {"task": task, "model": model, "attention": attention}
-    problems: list[str] = []
+    problems: list[RequestError] = []
     parts: dict[str, Any] = {}
     for part, registry in PARTS.items():
         try:
             parts[part] = _complete(registry, given[part])
         except RequestError as error:
-            problems.append(str(error))
+            problems.append(error)
     try:
         parts["training"] = _training(training)
     except RequestError as error:
-        problems.append(str(error))
+        problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
     if problems:
-        raise RequestError(" ".join(problems))
+        raise RequestError(" ".join(map(str, problems)))
     return RunConfig(**parts)
 
 

@@ -1,1 +1,1 @@
-"""To come."""
+"""The command line: one file for each verb. Nobody imports this package."""

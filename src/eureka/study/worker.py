@@ -16,7 +16,7 @@ from eureka.training import Interrupted
 def work(folder: RunFolder, parent: int) -> int:
     """Carry out the run; stop after a checkpoint when the parent is gone. Returns the exit code."""
 
-    def stop_if_orphaned(record: Record) -> None:
+    def stop_if_orphaned(_record: Record) -> None:
         if os.getppid() != parent:
             signal.raise_signal(signal.SIGTERM)
 

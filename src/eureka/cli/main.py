@@ -1,0 +1,82 @@
+"""The `eureka` command: verbs, errors in one sentence, exit codes.
+
+0 done · 1 the work failed · 2 the request was wrong · 130/143 interrupted; run again to go on
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from eureka.cli.compare import compare
+from eureka.cli.listing import fixes, recipes, tasks
+from eureka.cli.report import report
+from eureka.cli.run import run
+from eureka.errors import EurekaError, RequestError
+
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # Typer keeps its Click to itself
+
+app = typer.Typer(
+    name="eureka",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"eureka {version('eureka')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def eureka(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Find long loss plateaus, trace them to the attention softmax, and remove them."""
+
+
+for verb in (compare, run, report, recipes, fixes, tasks):
+    app.command()(verb)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = app(standalone_mode=False)
+    except RequestError as error:
+        code = _say(str(error), 2)
+    except EurekaError as error:
+        code = _say(str(error), 1)
+    except USAGE_ERROR as error:
+        code = _say(_usage(error), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _say("interrupted; run the same command again to go on.", 130)
+    except BrokenPipeError:  # the reader of our output went away, as in `eureka fixes | head -1`
+        sys.stderr.close()
+        code = 141
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(message: str, code: int) -> int:
+    sys.stderr.write(f"eureka: {message}\n")
+    return code
+
+
+def _usage(error: BaseException) -> str:
+    message = str(getattr(error, "format_message", lambda: error)()).rstrip()
+    context = getattr(error, "ctx", None)
+    hint = f" See '{context.command_path} --help'." if context is not None else ""
+    return message + ("" if message.endswith((".", "?")) else ".") + hint
+
+
+def _terminate(signum: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + signum)  # an exception, so that everything on the way is closed in order

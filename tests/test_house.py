@@ -1,0 +1,154 @@
+"""The house: who may import whom, what is public, and that importing does nothing."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eureka
+
+SOURCE = Path(eureka.__file__).parent
+
+ANYONE = {"errors", "registry", "lazy"}
+BELOW: dict[str, set[str]] = {
+    "curves": {"runs"},
+    "runs": set(),
+    "schedules": set(),
+    "attention": {"schedules"},
+    "data": set(),
+    "tasks": {"data"},
+    "models": {"attention"},
+    "patching": {"attention"},
+    "probes": {"attention", "patching"},
+    "training": {"tasks", "probes", "schedules", "runs"},
+    "experiment": {"attention", "data", "tasks", "models", "patching", "probes", "training", "schedules", "runs"},
+    "recipes": {"experiment"},
+    "study": {"experiment", "training", "curves", "runs"},
+    "report": {"curves", "runs", "study"},
+    "integrations": {"curves", "probes", "patching"},
+}
+ABOVE = {"bench", "cli"}  # they may import everything; nobody imports them
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms of our own house that a file imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute here"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found |= {name.split(".")[1] for name in names if name.startswith("eureka.") and name.count(".")}
+    return found
+
+
+def rooms() -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for path in SOURCE.rglob("*.py"):
+        room = path.relative_to(SOURCE).with_suffix("").parts[0]
+        if room not in ("__init__", "__main__"):
+            found.setdefault(room, []).append(path)
+    return found
+
+
+@pytest.mark.parametrize("room", sorted(set(rooms()) - ANYONE - ABOVE))
+def test_every_package_imports_only_what_the_table_allows(room: str) -> None:
+    for path in rooms()[room]:
+        beyond = imports(path) - {room} - ANYONE - BELOW[room]
+        assert not beyond, f"{path.relative_to(SOURCE)} imports {sorted(beyond)}"
+
+
+def test_what_everyone_imports_imports_nothing_of_ours_but_errors() -> None:
+    for room in ANYONE:
+        for path in rooms()[room]:
+            assert imports(path) <= {"errors"}
+
+
+def test_the_table_has_no_cycle() -> None:
+    seen: set[str] = set()
+    while left := {room for room in BELOW if room not in seen}:
+        ready = {room for room in left if BELOW[room] <= seen}
+        assert ready, f"these import each other: {sorted(left)}"
+        seen |= ready
+
+
+def test_the_check_of_imports_can_fail(tmp_path: Path) -> None:
+    guilty = tmp_path / "guilty.py"
+    guilty.write_text("def f():\n    from eureka.cli.main import main\n")
+    assert imports(guilty) == {"cli"}
+
+
+def test_the_public_names_are_frozen_and_exist() -> None:
+    expected = [
+        "AttentionProbe",
+        "EurekaError",
+        "EurekaMoment",
+        "OnlineDetector",
+        "Operator",
+        "RequestError",
+        "RunConfig",
+        "RunResult",
+        "detect",
+        "find_plateaus",
+        "make_operator",
+        "patch",
+        "read_curve",
+        "recipe",
+        "run",
+        "run_config",
+        "write_report",
+    ]
+    assert sorted(eureka.__all__) == sorted(expected) == dir(eureka)
+    for name in expected:
+        assert getattr(eureka, name) is not None
+
+
+@pytest.mark.parametrize(
+    "package", ["eureka.attention", "eureka.tasks", "eureka.models", "eureka.training", "eureka.study", "eureka.report"]
+)
+def test_every_name_that_a_lazy_package_promises_exists(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__all__
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+
+
+def test_an_unknown_attribute_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'detekt'"):
+        eureka.detekt  # noqa: B018
+
+
+HEAVY = ("torch", "transformers", "ray", "plotly", "sklearn", "scipy")
+
+
+def heavy_modules_after(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    return set(done.stdout.split())
+
+
+def test_importing_eureka_loads_nothing_heavy() -> None:
+    assert (
+        heavy_modules_after("import eureka, eureka.attention, eureka.tasks, eureka.study, eureka.report, eureka.training")
+        == set()
+    )
+
+
+def test_the_command_line_loads_nothing_heavy_before_it_must() -> None:
+    assert heavy_modules_after("import eureka.cli.main") == set()
+
+
+def test_detect_needs_no_torch() -> None:
+    assert "torch" not in heavy_modules_after("import eureka; eureka.detect([1.0] * 50 + [0.1] * 50)")
+
+
+def test_the_check_of_heavy_imports_can_fail() -> None:
+    assert "torch" in heavy_modules_after("import eureka; eureka.make_operator")
