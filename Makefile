@@ -1,0 +1,42 @@
+# make setup   everything into .venv        make test    lint, types and all tests
+# make demo    the main job, in minutes      make bench   ratios against named baselines
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+FIX ?= softmax,norm_softmax
+SEEDS ?= 3
+
+.PHONY: setup demo test lint bench browser clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: setup
+	$(BIN)/eureka compare digits --fix $(FIX) --seeds $(SEEDS) --out runs/demo
+	@cp runs/demo/report.html report.html
+	@echo "Open report.html in a browser."
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+bench: setup
+	OMP_NUM_THREADS=1 $(BIN)/eureka bench attention
+	OMP_NUM_THREADS=1 $(BIN)/eureka bench detect
+
+# the browser in which the report is tested; without it those tests say that they were skipped
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null) || \
+	  echo "no browser could be installed: the tests of the report's page will be skipped"
+
+clean:
+	rm -rf .venv runs report.html
