@@ -1,0 +1,131 @@
+"""The main job, from the command line, on runs small enough for a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SMALL = [
+    *("--set", "training.steps=40", "--set", "training.warmup=5", "--set", "training.log_every=10", "--set", "model.dim=16"),
+    *("--set", "training.batch_size=16", "--set", "training.validation_samples=64", "--set", "training.checkpoint_every=10"),
+]
+
+
+def eureka(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "eureka", *arguments], cwd=cwd, capture_output=True, text=True, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    folder = tmp_path_factory.mktemp("study")
+    done = eureka("compare", "tiles", "--seeds", "2", "--lr", "1e-3", *SMALL, "--json", cwd=folder)
+    return folder, done
+
+
+def test_json_is_one_document_with_a_row_for_each_fix_and_rate(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    _, done = study
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [(row["fix"], row["lr"], row["seeds"]) for row in document["rows"]] == [
+        ("softmax", 1e-3, [0, 1]),
+        ("norm_softmax", 1e-3, [0, 1]),
+    ]
+    for row in document["rows"]:
+        assert len(row["eureka_steps"]) == len(row["final_accuracy"]) == 2
+        assert row["eureka_ratio"] == sum(step is not None for step in row["eureka_steps"]) / 2
+
+
+def test_the_report_is_written_beside_the_runs(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = study
+    page = folder / json.loads(done.stdout)["report"]
+    assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
+
+
+def test_without_a_terminal_events_are_lines_on_standard_error(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    _, done = study
+    assert "softmax, lr 0.001, seed 0: no Eureka-moment in 40 steps" in done.stderr
+
+
+def test_the_same_command_again_repeats_nothing_and_more_seeds_reuse(
+    study: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, _ = study
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.jsonl")}
+    done = eureka("compare", "tiles", "--seeds", "3", "--lr", "1e-3", *SMALL, "--fix", "softmax", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 3 runs are finished already." in done.stderr
+    assert "0 of 3" in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_run_uses_the_same_folders_as_compare(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, _ = study
+    before = sorted(path.parent.name for path in folder.rglob("metrics.jsonl"))
+    done = eureka(
+        "run", "tiles", "--set", "training.lr=1e-3", "--set", "attention.name=norm_softmax", *SMALL, "--json", cwd=folder
+    )
+    assert json.loads(done.stdout)["steps"] == 40
+    assert sorted(path.parent.name for path in folder.rglob("metrics.jsonl")) == before
+
+
+def test_report_reads_what_compare_wrote(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, _ = study
+    done = eureka("report", "runs/tiles", "-o", "page.html", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "page.html\n")
+    assert "norm_softmax" in (folder / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path: Path, signum: signal.Signals) -> None:
+    arguments = ["compare", "tiles", "--seeds", "1", *SMALL, "--set", "training.steps=4000", "--workers", "1", "--fix", "softmax"]
+    process = subprocess.Popen([sys.executable, "-m", "eureka", *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not any(path.stat().st_size > 500 for path in tmp_path.rglob("metrics.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signum)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signum
+    assert "0 of 1 runs are finished; the others have kept their checkpoints." in errors
+    assert "Traceback" not in errors
+    [checkpoint, *_] = sorted(tmp_path.rglob("step-*.pt"))
+    reached = int(checkpoint.stem.removeprefix("step-"))
+    assert 0 < reached < 4000
+
+
+def test_in_a_terminal_the_display_is_live_and_standard_output_stays_clean(tmp_path: Path) -> None:
+    parent, child = pty.openpty()
+    arguments = ["compare", "tiles", "--seeds", "1", *SMALL, "--fix", "softmax", "--json"]
+    process = subprocess.Popen([sys.executable, "-m", "eureka", *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=child)
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(parent, 65536)
+        except OSError:  # the other end was closed
+            break
+        if not piece:
+            break
+        shown += piece
+    output, _ = process.communicate(timeout=60)
+    os.close(parent)
+    assert process.returncode == 0
+    assert json.loads(output)["rows"][0]["fix"] == "softmax"
+    assert b"runs ended" in shown
+
+
+def test_the_table_for_people_names_fix_rate_ratio_step_and_accuracy(
+    study: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, _ = study
+    done = eureka("compare", "tiles", "--seeds", "2", "--lr", "1e-3", *SMALL, cwd=folder)
+    for word in ("fix", "learning rate", "Eureka-ratio", "median", "accuracy after", "norm_softmax", "0 of 2"):
+        assert word in done.stdout
