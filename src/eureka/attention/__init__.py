@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from eureka.attention.mask import Bias, Causal, Dense, KeyPadding, Mask, NoMask, as_mask
     from eureka.attention.operator import Operator, SoftmaxFamily, make_operator
     from eureka.attention.registry import FIXES
+    from eureka.attention.statistics import attention_entropy, participation, row_spread
 
 __all__ = [
     "FIXES",
@@ -25,13 +26,17 @@ __all__ = [
     "Operator",
     "SoftmaxFamily",
     "as_mask",
+    "attention_entropy",
     "make_operator",
+    "participation",
+    "row_spread",
 ]
 
 __getattr__, __dir__ = lazy(
     __name__,
     {
         "FIXES": "eureka.attention.registry",
+        **dict.fromkeys(["attention_entropy", "participation", "row_spread"], "eureka.attention.statistics"),
         **dict.fromkeys(["Operator", "SoftmaxFamily", "make_operator"], "eureka.attention.operator"),
         **dict.fromkeys(["Bias", "Causal", "Dense", "KeyPadding", "Mask", "NoMask", "as_mask"], "eureka.attention.mask"),
     },

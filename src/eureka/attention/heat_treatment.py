@@ -9,7 +9,7 @@ from torch import Tensor
 
 from eureka.attention.mask import Mask
 from eureka.attention.operator import SoftmaxFamily
-from eureka.errors import RequestError
+from eureka.attention.temperature import positive_temperature
 from eureka.schedules import cosine_ramp
 
 
@@ -25,9 +25,8 @@ class HeatTreatment(SoftmaxFamily):
         share: Annotated[float, Field(gt=0, le=1)] = 0.5,
     ) -> None:
         super().__init__()
-        if not start > 0 or (end is not None and not end > 0):
-            raise RequestError(f"a temperature divides the logits, so it must be above 0, not {start} or {end}.")
-        self.start, self.end, self.ramp_steps = start, end, max(1, round(share * total_steps))
+        self.start, self.end = positive_temperature(start), end if end is None else positive_temperature(end)
+        self.ramp_steps = max(1, round(share * total_steps))
         self.step = 0
 
     def advance(self, step: int) -> None:

@@ -7,6 +7,8 @@ The kind decides the path: causal and padded attention stay fused and never beco
     KeyPadding(visible)    (B, K) boolean: the same keys for every query of a sample
     Dense(visible)         boolean, broadcastable to (B, H, Q, K); True = visible
     Bias(bias)             float, broadcastable to (B, H, Q, K), added to the logits; -inf hides a key
+
+A query that sees no key gets zeros.
 """
 
 from __future__ import annotations
@@ -49,7 +51,12 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Bias:
-    """A number added to each logit after its inverse temperature."""
+    """A number added to each logit after its inverse temperature.
+
+    The statistics of a row (its spread, its number of keys) are those of the logits q·k *without* the bias, over the keys that
+    the bias does not hide: a position bias says where to look, not how far apart the contents are, and a spread that included
+    it would let a steep bias switch the normalisation of the content off.
+    """
 
     bias: Tensor
     """Float, broadcastable to (B, H, Q, K); -inf hides a key."""
@@ -71,14 +78,67 @@ def as_mask(mask: Mask | Tensor | None) -> Mask:
 
 def visible_keys(mask: Mask, queries: int, keys: int, device: torch.device | None = None) -> Tensor | None:
     """The mask as a boolean broadcastable to (B, H, Q, K), or None when everything is visible."""
-    match mask:
-        case NoMask():
-            return None
-        case Causal(offset):
-            return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(offset)
-        case KeyPadding(visible):
-            return visible[:, None, None, :]
-        case Dense(visible):
-            return visible
-        case Bias(bias):
-            return bias > float("-inf")
+    if isinstance(mask, NoMask):
+        return None
+    if isinstance(mask, Causal):
+        return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(mask.offset)
+    if isinstance(mask, KeyPadding):
+        return mask.visible[:, None, None, :]
+    if isinstance(mask, Dense):
+        return mask.visible
+    return mask.bias > float("-inf")
+
+
+def visible_counts(mask: Mask, queries: int, keys: int, device: torch.device | None = None) -> int | Tensor:
+    """How many keys each row sees: one number, or integers broadcastable to (B, H, Q, 1).
+
+    >>> visible_counts(Causal(), 4, 3).flatten().tolist()
+    [1, 2, 3, 3]
+    """
+    if isinstance(mask, NoMask):
+        return keys
+    if isinstance(mask, Causal):
+        return (torch.arange(queries, device=device) + (mask.offset + 1)).clamp(0, keys).unsqueeze(-1)
+    visible = visible_keys(mask, queries, keys, device)
+    assert visible is not None
+    return over_keys(visible, keys).sum(dim=-1, keepdim=True)
+
+
+def visible_mean(values: Tensor, mask: Mask, queries: int) -> Tensor:
+    """The mean of one number per key over the keys each row sees: (B, H, K) → (B, H, Q or 1, 1); 0 where it sees none."""
+    keys = values.shape[-1]
+    if isinstance(mask, NoMask):
+        return values.mean(dim=-1)[..., None, None]
+    counts = torch.as_tensor(visible_counts(mask, queries, keys, values.device)).clamp_min(1)
+    if isinstance(mask, Causal):
+        last = (torch.arange(queries, device=values.device) + mask.offset).clamp(-1, keys - 1) + 1
+        totals = torch.nn.functional.pad(values.cumsum(dim=-1), (1, 0))[..., last]
+        return totals.unsqueeze(-1) / counts
+    visible = visible_keys(mask, queries, keys, values.device)
+    assert visible is not None
+    return over_keys(visible, keys).to(values.dtype) @ values.unsqueeze(-1) / counts
+
+
+def over_keys(mask: Tensor, keys: int) -> Tensor:
+    """A mask tensor that may be broadcast over the keys, with its last dimension made whole."""
+    return mask.expand(*mask.shape[:-1], keys)
+
+
+def rows_of(mask: Mask, rows: slice) -> Mask:
+    """The mask of some of the queries: those of a slice with a start.
+
+    >>> rows_of(Causal(), slice(64, 128))
+    Causal(offset=64)
+    """
+    if isinstance(mask, Causal):
+        return Causal(mask.offset + int(rows.start))
+    if isinstance(mask, Dense):
+        return Dense(tensor_rows(mask.visible, rows))
+    if isinstance(mask, Bias):
+        return Bias(tensor_rows(mask.bias, rows))
+    return mask
+
+
+def tensor_rows(mask: Tensor, rows: slice) -> Tensor:
+    """The rows of a mask tensor that may be broadcast over the queries."""
+    return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., rows, :]

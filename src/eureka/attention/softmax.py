@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from eureka.attention.fused import plain_beta
 from eureka.attention.mask import Mask
 from eureka.attention.operator import SoftmaxFamily
 
@@ -12,4 +13,4 @@ class Softmax(SoftmaxFamily):
     """β = 1/√d."""
 
     def beta(self, q: Tensor, k: Tensor, mask: Mask) -> float:
-        return float(q.shape[-1] ** -0.5)
+        return plain_beta(q)

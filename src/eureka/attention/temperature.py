@@ -17,9 +17,19 @@ class Temperature(SoftmaxFamily):
 
     def __init__(self, *, temperature: Annotated[float, Field(gt=0)] = 1.0) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise RequestError(f"a temperature divides the logits, so it must be above 0, not {temperature}.")
-        self.temperature = temperature
+        self.temperature = positive_temperature(temperature)
 
     def beta(self, q: Tensor, k: Tensor, mask: Mask) -> float:
         return 1.0 / self.temperature
+
+
+def positive_temperature(temperature: float) -> float:
+    """The temperature, once it is known to be above 0.
+
+    >>> positive_temperature(-1.0)
+    Traceback (most recent call last):
+    eureka.errors.RequestError: a temperature divides the logits, so it must be above 0, not -1.0.
+    """
+    if not temperature > 0:
+        raise RequestError(f"a temperature divides the logits, so it must be above 0, not {temperature}.")
+    return temperature

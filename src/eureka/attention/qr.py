@@ -1,0 +1,55 @@
+"""QR attention: the squares of an orthonormal factor, doubly stochastic without iterating."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from eureka.attention.checks import checked
+from eureka.attention.explicit import add_bias, full_precision, logits_of, visible_in
+from eureka.attention.fused import plain_beta
+from eureka.attention.mask import Mask, visible_counts
+from eureka.attention.operator import ExplicitOperator
+
+RIDGE = 1e-6
+"""Added to the Gram matrix, as a share of its mean diagonal: what counts as a new direction."""
+
+
+class QR(ExplicitOperator):
+    """U⊙U, with U the orthonormal rows that Gram and Schmidt make of the logits a = q·k / √d, in the order of the queries.
+
+    a = L·U with L lower triangular (the QR factorisation of aᵀ), from the Cholesky factor of a·aᵀ + λ·I in double precision.
+
+    Rank-deficient logits are the rule, not the exception: a has rank D at most, so with more than D queries some rows add no new
+    direction. The ridge λ (a millionth of the mean squared row) makes such a row's U small instead of arbitrary, and what its
+    squares lack to 1 is spread evenly over its visible keys. So rows always sum to 1, values and gradients are finite and
+    continuous, and logits of full rank give the plain factor up to λ, whose columns sum to 1 too when it is square.
+
+    Hidden logits are 0 before the factorisation and hidden weights 0 after it. Under a causal mask U is lower triangular and
+    orthonormal, hence diagonal: every token that adds a direction looks at itself.
+    """
+
+    def weights(self, q: Tensor, k: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
+        mask = checked(q, k, None, mask)
+        with full_precision(q):
+            logits = logits_of(q * plain_beta(q), k)
+            visible = visible_in(logits, mask)
+            logits = add_bias(logits, mask)
+            shown = torch.ones_like(logits) if visible is None else visible.to(logits.dtype).expand_as(logits)
+            squares = orthonormal_rows((logits * shown).double()).square().to(logits.dtype) * shown
+            n = torch.as_tensor(visible_counts(mask, q.shape[2], k.shape[2], q.device)).clamp_min(1)
+            return squares + (1 - squares.sum(dim=-1, keepdim=True)) * shown / n
+
+
+def orthonormal_rows(a: Tensor) -> Tensor:
+    """U with L·U = a, L lower triangular; rows that depend on earlier ones shrink to 0.
+
+    >>> orthonormal_rows(torch.tensor([[3.0, 0.0], [1.0, 2.0], [1.0, 1.0]]).double()).square().round(decimals=4).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    """
+    gram = a @ a.transpose(-2, -1)
+    size = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
+    ridge = RIDGE * size + torch.finfo(torch.float32).tiny  # all logits 0: still a factor
+    factor = torch.linalg.cholesky(gram + ridge * torch.eye(a.shape[-2], dtype=a.dtype, device=a.device))
+    rows: Tensor = torch.linalg.solve_triangular(factor, a, upper=False)
+    return rows

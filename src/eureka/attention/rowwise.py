@@ -1,0 +1,38 @@
+"""Small sums along the last dimension, and typed doors to what PyTorch leaves untyped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+
+def dot(x: Tensor, y: Tensor) -> Tensor:
+    """Row by row, the dimension kept: (…, D), (…, D) → (…, 1)."""
+    product: Tensor = torch.linalg.vecdot(x, y)
+    return product.unsqueeze(-1)
+
+
+def norm(x: Tensor) -> Tensor:
+    """|x| row by row, the dimension kept, in one pass: (…, D) → (…, 1)."""
+    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return length
+
+
+def call(function: type[Function], *inputs: Any) -> Tensor:
+    """The first output of ``function.apply(*inputs)``; the others are what its backward pass keeps."""
+    output = function.apply(*inputs)  # type: ignore[no-untyped-call]
+    first: Tensor = output[0] if isinstance(output, tuple) else output
+    return first
+
+
+def keep_for_backward(ctx: Any, outputs: tuple[Tensor, ...], *inputs: Tensor | None) -> None:
+    """Save some outputs, which then carry no gradient of their own, and some inputs.
+
+    What forward computes and backward needs has to be an output: only so can PyTorch's function transforms (vmap, grad) follow it.
+    """
+    ctx.mark_non_differentiable(*outputs)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*outputs, *inputs)

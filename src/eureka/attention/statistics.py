@@ -1,0 +1,130 @@
+"""How attention is spread, without the Q×K matrix: what probes need.
+
+With LSE_i(β) = log Σ_j exp(β·q_i·k_j) and p the weights,
+
+    entropy        H = -Σ p log p = LSE(β) - β·q·(Σ_j p_j k_j)      one fused call with the keys as values
+    participation  Σ p² = exp(LSE(2β) - 2·LSE(β))                   two fused calls
+
+PyTorch's fused CPU kernel hands out the LSE. Where it cannot be used (a bias, another device, half precision), or where logits so
+large that the two terms would cancel are met, the same numbers come from the logits in blocks of rows, in O(Q + K) memory too.
+None of these is differentiable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from eureka.attention.checks import checked
+from eureka.attention.explicit import add_bias, full_precision, visible_in, wide
+from eureka.attention.fused import Beta, repeat_heads
+from eureka.attention.mask import Bias, Causal, Mask, NoMask, rows_of, visible_counts, visible_keys
+from eureka.attention.rowwise import dot
+from eureka.attention.variance import row_variance
+from eureka.attention.variance_blocks import row_blocks
+
+LARGEST = 200.0
+"""Of the LSE of centred keys: beyond it single precision would lose more than 1e-4 nats in LSE(β) - β·q·E[k]."""
+
+
+@torch.no_grad()
+def attention_entropy(q: Tensor, k: Tensor, beta: Beta, mask: Mask | Tensor | None = None) -> Tensor:
+    """The entropy of each row in nats, (B, H, Q); 0 for a row that sees no key.
+
+    >>> q, k = torch.zeros(1, 1, 1, 4), torch.randn(1, 1, 8, 4)
+    >>> round(attention_entropy(q, k, 0.5).exp().item(), 4)
+    8.0
+    """
+    mask = checked(q, k, None, mask)
+    q, k = _scaled(q, k, beta)
+    if _has_kernel(q, mask):
+        means, lse = _kernel(q, k, mask)
+        if lse.abs().max() < LARGEST:
+            return (lse - dot(q, means).squeeze(-1)).clamp_min(0.0)
+    return _by_blocks(q, k, mask, _entropy)
+
+
+@torch.no_grad()
+def participation(q: Tensor, k: Tensor, beta: Beta, mask: Mask | Tensor | None = None) -> Tensor:
+    """Σ p² of each row, (B, H, Q): 1 when it looks at one key, 1/n when at n alike; 0 for a row that sees no key.
+
+    >>> q, k = torch.zeros(1, 1, 1, 4), torch.randn(1, 1, 8, 4)
+    >>> round(participation(q, k, 0.5).item(), 4)
+    0.125
+    """
+    mask = checked(q, k, None, mask)
+    q, k = _scaled(q, k, beta)
+    if _has_kernel(q, mask):
+        lse = _kernel(q, k, mask)[1]
+        if lse.abs().max() < LARGEST:
+            twice = _kernel(2 * q, k, mask)[1]
+            return (twice - 2 * lse).exp() * _sees_any(q, k, mask)
+    return _by_blocks(q, k, mask, _squares)
+
+
+@torch.no_grad()
+def row_spread(q: Tensor, k: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
+    """The standard deviation of each row of q·k over its visible keys, (B, H, Q): what NormSoftmax divides by.
+
+    >>> q, k = torch.ones(1, 1, 1, 1), torch.tensor([[[[1.0], [3.0]]]])
+    >>> row_spread(q, k).item()
+    1.0
+    """
+    return row_variance(q, k, checked(q, k, None, mask)).sqrt().squeeze(-1)
+
+
+def _scaled(q: Tensor, k: Tensor, beta: Beta) -> tuple[Tensor, Tensor]:
+    """β·q, and the keys made whole and centred: a shift of all keys moves a row's logits together, and its weights not at all."""
+    k = repeat_heads(wide(k), q.shape[1])
+    return wide(q) * beta, k - k.mean(dim=-2, keepdim=True)
+
+
+def _has_kernel(q: Tensor, mask: Mask) -> bool:
+    return q.device.type == "cpu" and not isinstance(mask, Bias)
+
+
+def _kernel(q: Tensor, k: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+    """Σ p k (B, H, Q, D) and the LSE (B, H, Q); zeros for a row that sees no key."""
+    causal = isinstance(mask, Causal) and mask.offset == 0
+    hidden = None
+    if not causal and not isinstance(mask, NoMask):
+        visible = visible_keys(mask, q.shape[2], k.shape[2], q.device)
+        assert visible is not None
+        hidden = torch.zeros(visible.shape, dtype=q.dtype).masked_fill(~visible, -math.inf)
+        hidden = hidden.reshape((1,) * (4 - hidden.dim()) + tuple(hidden.shape))
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    means, lse = kernel(q, k, k, 0.0, causal, attn_mask=hidden, scale=1.0)
+    return means, lse
+
+
+def _by_blocks(q: Tensor, k: Tensor, mask: Mask, summary: Callable[[Tensor], Tensor]) -> Tensor:
+    """A number for each row from its weights, a block of rows at a time."""
+    with full_precision(q):
+        parts = [summary(_log_weights(q[:, :, rows], k, rows_of(mask, rows))) for rows in row_blocks(q, k.shape[2])]
+    return torch.cat(parts, dim=2)
+
+
+def _log_weights(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
+    """log p, -inf where hidden."""
+    logits = add_bias(q @ k.transpose(-2, -1), mask)
+    visible = visible_in(logits, mask)
+    if visible is not None:
+        logits = logits.masked_fill(~visible, -math.inf)
+    return torch.nan_to_num(logits.log_softmax(dim=-1), nan=-math.inf, neginf=-math.inf)
+
+
+def _entropy(logs: Tensor) -> Tensor:
+    return -torch.xlogy(logs.exp(), logs.exp()).sum(dim=-1)
+
+
+def _squares(logs: Tensor) -> Tensor:
+    return logs.exp().square().sum(dim=-1)
+
+
+def _sees_any(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
+    """1 for a row that sees a key, else 0; broadcastable to (B, H, Q)."""
+    counts = torch.as_tensor(visible_counts(mask, q.shape[2], k.shape[2], q.device))
+    return (counts > 0).to(q.dtype).squeeze(-1) if counts.dim() else counts > 0
