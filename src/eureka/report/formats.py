@@ -1,0 +1,81 @@
+"""Numbers and lists as people write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+NONE = "–"
+
+
+def count(value: float | None) -> str:
+    """
+    >>> count(1200), count(1312.5), count(None)
+    ('1,200', '1,312.5', '–')
+    """
+    return NONE if value is None else f"{value:,.1f}".removesuffix(".0")
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """
+    >>> percent(0.9814), percent(0.55), percent(1.0)
+    ('98.1 %', '55 %', '100 %')
+    """
+    return NONE if value is None else f"{100 * value:.{digits}f}".removesuffix(".0") + "\N{NO-BREAK SPACE}%"
+
+
+def rate(value: float) -> str:
+    """A learning rate.
+
+    >>> rate(0.0003), rate(0.00025), rate(0.01), rate(0.5)
+    ('3e-4', '2.5e-4', '1e-2', '0.5')
+    """
+    if value >= 0.1:
+        return f"{value:g}"
+    mantissa, exponent = f"{value:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def number(value: float) -> str:
+    """A loss.
+
+    >>> number(0.623832), number(2.30259), number(0.0), number(0.00123)
+    ('0.624', '2.3', '0', '0.00123')
+    """
+    return f"{value:.3g}"
+
+
+def setting(value: Any) -> str:
+    """A value as it is typed after ``--set KEY=``.
+
+    >>> setting("cosine"), setting(True), setting([4, 8]), setting("1")
+    ('cosine', 'true', '[4, 8]', '"1"')
+    """
+    if isinstance(value, str) and not _is_json(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def plural(n: int, one: str, many: str | None = None) -> str:
+    """
+    >>> plural(1, "run"), plural(1200, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def listing(parts: Sequence[str]) -> str:
+    """
+    >>> listing(["a"]), listing(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

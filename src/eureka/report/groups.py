@@ -1,0 +1,108 @@
+"""Which curves share a colour, and which share a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eureka.report.formats import rate, setting
+from eureka.report.palette import Mark, marks
+from eureka.report.reading import ReportRun
+from eureka.study.statistics import Row, differing_keys, summarise
+
+Values = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The fixes (colours), the panels (pictures) and the rows (table) of a report.
+
+    Two runs have the same fix if its name and all its settings are the same; they are in the same panel if all else but the
+    seed is the same: most often the panels are the learning rates.
+    """
+
+    runs: Sequence[ReportRun]
+    fixes: list[str]
+    panels: list[str]
+    panel_word: str
+    """what distinguishes the panels: "learning rate", or "setting" if there is more"""
+    rows: list[Row]
+    fix_of: list[int]
+    """for each run"""
+    panel_of: list[int]
+    """for each run"""
+    fix_of_row: list[int]
+    panel_of_row: list[int]
+    marks: list[Mark]
+
+    def of_fix(self, fix: int) -> list[Row]:
+        return [row for row, its in zip(self.rows, self.fix_of_row, strict=True) if its == fix]
+
+
+def group(runs: Sequence[ReportRun]) -> Groups:
+    """Sort the runs of a report."""
+    fix_keys = [key for key in differing_keys([run.parts for run in runs]) if key.startswith("attention.")]
+    panel_keys = ["training.lr", *_elsewhere(runs)]
+    fixes, fix_of = _distinct([_values(run, ["attention.name", *fix_keys]) for run in runs])
+    panels, panel_of = _distinct([_values(run, panel_keys) for run in runs])
+    rows = summarise(run.folder for run in runs if run.result is not None)
+    examples = [_example(row, runs) for row in rows]
+    return Groups(
+        runs=runs,
+        fixes=[_fix_label(fix, fix_keys) for fix in fixes],
+        panels=[_panel_label(panel, panel_keys) for panel in panels],
+        panel_word="learning rate" if len(panel_keys) == 1 else "setting",
+        rows=rows,
+        fix_of=fix_of,
+        panel_of=panel_of,
+        fix_of_row=[fix_of[i] for i in examples],
+        panel_of_row=[panel_of[i] for i in examples],
+        marks=marks([fix[0] for fix in fixes]),
+    )
+
+
+def _elsewhere(runs: Sequence[ReportRun]) -> list[str]:
+    """The keys outside the fix, besides learning rate and seed, in which runs differ."""
+    keys = dict.fromkeys(key for run in runs for key in run.config if not key.startswith("attention."))
+    own = ("training.lr", "training.seed")
+    return [key for key in keys if key not in own and len({repr(run.config.get(key)) for run in runs}) > 1]
+
+
+def _values(run: ReportRun, keys: Sequence[str]) -> Values:
+    return tuple(run.config.get(key) for key in keys)
+
+
+def _distinct(groups: Sequence[Values]) -> tuple[list[Values], list[int]]:
+    """Each group once (the baseline first, numbers by size, the rest by name), and which of them each one is."""
+    unique = {repr(group): group for group in groups}
+    names = sorted(unique, key=lambda name: [_order(value) for value in unique[name]])
+    return [unique[name] for name in names], [names.index(repr(group)) for group in groups]
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    if isinstance(value, int | float):
+        return (1, float(value), "")
+    return (0 if value == "softmax" else 2, 0.0, str(value))
+
+
+def _fix_label(fix: Values, keys: Sequence[str]) -> str:
+    name, *values = fix
+    own = [f"{key.removeprefix('attention.')}={setting(value)}" for key, value in zip(keys, values, strict=True) if value is not None]
+    return f"{name} ({', '.join(own)})" if own else str(name)
+
+
+def _panel_label(panel: Values, keys: Sequence[str]) -> str:
+    lr, *values = panel
+    others = [f"{key} {setting(value)}" for key, value in zip(keys[1:], values, strict=True)]
+    return " · ".join([f"lr {rate(lr)}", *others])
+
+
+def _example(row: Row, runs: Sequence[ReportRun]) -> int:
+    """A run of the row: within one fix, rows differ in learning rate and `settings` only."""
+    wanted = {"attention.name": row.fix, "training.lr": row.lr, **row.settings}
+    return next(
+        i
+        for i, run in enumerate(runs)
+        if run.result is not None and all(run.config.get(key) == value for key, value in wanted.items())
+    )

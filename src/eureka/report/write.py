@@ -1,0 +1,78 @@
+"""`write_report`: from run folders to one file that shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from eureka.report.command import commands
+from eureka.report.definition import definition
+from eureka.report.formats import plural
+from eureka.report.groups import Groups, group
+from eureka.report.headline import headline, notes
+from eureka.report.markup import Html, join, script_json, tag
+from eureka.report.page import fill_page
+from eureka.report.palette import variables
+from eureka.report.pictures import picture_data
+from eureka.report.reading import read_runs
+from eureka.report.settings import config_details, runs_details, versions_details
+from eureka.report.table import csv_link, summary_table
+from eureka.runs import write_atomically
+
+
+def write_report(folders: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
+    """Write one self-contained HTML page about every run in the folders, and return where it is.
+
+    It needs no network and no other file; runs that have not ended are drawn as far as they are.
+    """
+    groups = group(read_runs(folders))
+    write_atomically(output, render(groups, folders, output, title).encode())
+    return output
+
+
+def render(groups: Groups, folders: Sequence[Path], output: Path, title: str | None) -> str:
+    """The page as text."""
+    tasks = list(dict.fromkeys(str(run.config["task.name"]) for run in groups.runs))
+    light, dark = variables(groups.marks)
+    return fill_page(
+        title=join(title or f"Eureka-moments: {', '.join(tasks)}"),
+        subtitle=join(_subtitle(groups, tasks)),
+        light=light,
+        dark=dark,
+        headline=headline(groups),
+        notes=join(*(tag("p", note) for note in notes(groups))),
+        controls=_controls(groups),
+        table=summary_table(groups),
+        csv=csv_link(groups),
+        details=join(config_details(groups.runs), runs_details(groups), versions_details(groups.runs)),
+        definition=definition(groups.runs),
+        commands=join("\n".join(commands(groups, folders, output))),
+        data=Html(script_json(picture_data(groups))),
+    )
+
+
+def _subtitle(groups: Groups, tasks: Sequence[str]) -> str:
+    rates, seeds = {run.lr for run in groups.runs}, {run.seed for run in groups.runs}
+    return " · ".join(
+        [
+            f"{'task' if len(tasks) == 1 else 'tasks'} {', '.join(tasks)}",
+            plural(len(groups.runs), "run"),
+            plural(len(groups.fixes), "fix", "fixes"),
+            plural(len(rates), "learning rate"),
+            plural(len(seeds), "seed"),
+        ]
+    )
+
+
+def _controls(groups: Groups) -> Html:
+    """The choice of a panel, where there are several."""
+    if len(groups.panels) == 1:
+        return Html("")
+    names = [("", "all"), *((str(i), name.removeprefix("lr ")) for i, name in enumerate(groups.panels))]
+    choices = (_choice(value, name, checked=not value) for value, name in names)
+    return tag("fieldset", tag("legend", groups.panel_word), *choices, class_="segments")
+
+
+def _choice(value: str, name: str, *, checked: bool) -> Html:
+    box = Html(tag("input", type="radio", name="panel", value=value, checked=checked).removesuffix("</input>"))
+    return tag("label", box, tag("span", name))
