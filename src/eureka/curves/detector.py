@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eureka.curves.confidence import confidence
+from eureka.curves.confidence import probability
 from eureka.curves.falls import at_scale, candidates, scales
 from eureka.curves.features import Drop, extent, measure, white_noise
 from eureka.curves.grid import Array, Grid, clean, grids
 from eureka.curves.kinds import kind_of
+from eureka.curves.locate import steepest
 from eureka.curves.moment import EurekaMoment, Plateau
 
 FEWEST = 12
@@ -45,9 +46,9 @@ def detect(
     if len(x) < FEWEST:
         return []
     rates = None if lr is None else clean(lr, np.arange(len(np.ravel(values))) if steps is None else steps)
-    found = [(grid, drop, confidence(drop)) for grid in grids(x, y) for drop in drops(grid)]
+    found = [(grid, drop, probability(drop.features)) for grid in grids(x, y) for drop in drops(grid)]
     found = [one for one in found if one[2] >= min_confidence]
-    moments = [_moment(grid, drop, sure, rates) for grid, drop, sure in _separate(found)]
+    moments = [_moment(grid, drop, sure, rates) for grid, drop, sure in separate(found)]
     return sorted(moments, key=lambda moment: moment.steepest)
 
 
@@ -68,7 +69,7 @@ def drops(grid: Grid) -> list[Drop]:
     return found
 
 
-def _separate(found: list[tuple[Grid, Drop, float]]) -> list[tuple[Grid, Drop, float]]:
+def separate(found: list[tuple[Grid, Drop, float]]) -> list[tuple[Grid, Drop, float]]:
     """Of drops that overlap keep the surest, and among equally sure ones the greatest."""
     kept: list[tuple[Grid, Drop, float]] = []
     for grid, drop, sure in sorted(found, key=lambda one: (round(one[2], 2), one[1].size), reverse=True):
@@ -82,7 +83,7 @@ def _moment(grid: Grid, drop: Drop, sure: float, rates: tuple[Array, Array] | No
     plateau = Plateau(start=grid.step(drop.past - 0.5), end=grid.step(drop.onset), level=drop.usual)
     return EurekaMoment(
         onset=plateau.end,
-        steepest=grid.step(steepest(grid.values, drop)),
+        steepest=grid.step(steepest(grid.values, drop.tenth, drop.ninetieth)),
         end=grid.step(drop.end),
         before=drop.before,
         after=drop.after,
@@ -90,15 +91,3 @@ def _moment(grid: Grid, drop: Drop, sure: float, rates: tuple[Array, Array] | No
         kind=kind_of(grid, drop, rates),
         confidence=sure,
     )
-
-
-def steepest(y: Array, drop: Drop) -> float:
-    """Where the fall is fastest: the middle of the window, a third of the drop long, over which most is lost."""
-    low, high = int(np.floor(drop.onset)), int(np.ceil(drop.end)) + 1
-    width = max(1, round((drop.ninetieth - drop.tenth) / 3.0))
-    a, b = max(low - width, 0), min(high + width, len(y))
-    segment = y[a:b]
-    if len(segment) <= width:
-        return 0.5 * (drop.tenth + drop.ninetieth)
-    lost = segment[:-width] - segment[width:]
-    return a + int(np.argmax(lost)) + 0.5 * width

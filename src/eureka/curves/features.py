@@ -152,16 +152,16 @@ def _features(
     room = (len(y) - ninetieth) / duration if last else 2.0
     step, error = kept(y, past, onset, ninetieth, duration)
     return np.array([
-        _log((onset - past) / duration, 0.2, 10.0),
-        _log((fall[index] - typical) / spread, 1.0, 40.0),
-        _log(fall[index] / greatest, 1.0, 12.0),
-        _log(fall[index] / max(float(np.quantile(rest, 0.75)), tiny), 1.0, 30.0),
+        _log((onset - past) / duration, 0.3, 6.0),
+        _log((fall[index] - typical) / spread, 2.0, 20.0),
+        _log(fall[index] / greatest, 1.0, 8.0),
+        _log(fall[index] / max(float(np.quantile(rest, 0.75)), tiny), 1.0, 12.0),
         np.clip(progress / size, 0.0, 1.0),
         _log(size / reach, 0.003, 0.3),
         np.clip(further, -0.3, 0.6),
         np.clip(room, 0.0, 1.0),
-        np.clip(step / size, 0.0, 1.2),
-        _log(step / max(error, white / 10.0, tiny), 1.0, 40.0),
+        np.clip(step / size, 0.0, 0.7),
+        _log(step / max(error, white / 10.0, tiny), 1.0, 15.0),
     ])  # fmt: skip
 
 

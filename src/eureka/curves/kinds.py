@@ -12,7 +12,7 @@ UNDONE = 0.35
 """A drop is a recovery if the usual level before it leaves less than this share of it …"""
 FRESH = 0.15
 """… or if less than this share goes below anything seen before, and below where the trend of then would have led."""
-TREND = 0.2
+TREND = 0.5
 """That trend counts for at most this share: nobody knows that it would have gone on."""
 DEEP = 0.2
 """A loss that falls to this share of the lowest seen before has done more than recover."""
@@ -37,7 +37,7 @@ def undoes(grid: Grid, drop: Drop) -> bool:
         return True
     if 0.0 < drop.after < DEEP * drop.low:
         return False
-    elapsed = drop.onset - drop.lowest
+    elapsed = max(drop.onset - drop.lowest, 0.0)
     back = int(min(elapsed, drop.lowest // 2))
     slope = (float(grid.values[drop.lowest - back]) - drop.low) / back if back else 0.0
     allowed = FRESH + min(max(slope * elapsed / drop.size, 0.0), TREND)

@@ -1,0 +1,120 @@
+"""Make the confidence mean something: ``python -m eureka.curves.calibration`` fits it and shows that it holds.
+
+Every candidate drop of many planted curves is labelled true or false; a logistic regression on its features gives the weights kept in
+`eureka.curves.confidence`. The reliability is then counted on curves whose shapes and noises the fit never met: of all drops
+reported with a confidence near c, a share of about c should be planted ones.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eureka.curves.confidence import OFFSET, WEIGHTS, probability
+from eureka.curves.detector import drops, separate
+from eureka.curves.features import NAMES, Drop
+from eureka.curves.grid import Array, Grid, clean, grids
+from eureka.curves.kinds import kind_of
+from eureka.curves.synthetic import Planted, Setting, Truth, held_out, suite
+
+LEVELS = (0.01, 0.03, 0.05, 0.1, 0.2)
+"""Noise levels of the curves fitted."""
+RIDGE = 1.0
+"""Keeps weights of features that say the same finite."""
+
+Found = tuple[Grid, Drop]
+
+
+@dataclass(frozen=True)
+class Case:
+    """All candidates of one curve that may be Eureka-moments, and which of them are."""
+
+    found: list[Found]
+    labels: list[bool]
+
+
+def same(grid: Grid, drop: Drop, truth: Truth) -> bool:
+    """Whether a candidate is this planted drop: at its place, and of about its length."""
+    onset, end = grid.step(drop.onset), grid.step(drop.end)
+    shared = min(end, truth.end) - max(onset, truth.onset)
+    shorter, longer = sorted([end - onset, truth.length])
+    return shared > -2.0 * grid.width and shared + 2.0 * grid.width >= 0.5 * shorter and longer <= 5.0 * shorter + 4.0 * grid.width
+
+
+def case(curve: Planted) -> Case:
+    """The candidates of a planted curve with their labels."""
+    x, y = clean(curve.values, curve.steps)
+    rates = None if curve.lr is None else clean(curve.lr, curve.steps)
+    truths = curve.truths + curve.maybe
+    found = [(grid, drop) for grid in grids(x, y) for drop in drops(grid) if kind_of(grid, drop, rates) != "recovery"]
+    return Case(found, [any(same(grid, drop, truth) for truth in truths) for grid, drop in found])
+
+
+def survivors(cases: Iterable[Case], sure: Callable[[Array], float]) -> tuple[Array, Array]:
+    """Features and labels of the candidates that no surer one overlaps: those the detector would report."""
+    features, labels = [], []
+    for one in cases:
+        known = {id(drop): label for (_, drop), label in zip(one.found, one.labels, strict=True)}
+        for _, drop, _ in separate([(grid, drop, sure(drop.features)) for grid, drop in one.found]):
+            features.append(drop.features)
+            labels.append(float(known[id(drop)]))
+    return np.array(features), np.array(labels)
+
+
+def logistic(features: Array, labels: Array, rounds: int = 30) -> tuple[Array, float]:
+    """Weights and offset that maximise the likelihood less ½·RIDGE·|w|² of the standardised features (Newton's method)."""
+    mean, spread = features.mean(axis=0), features.std(axis=0) + 1e-9
+    x = np.column_stack([(features - mean) / spread, np.ones(len(features))])
+    ridge = np.diag(np.append(np.full(features.shape[1], RIDGE), 0.0))
+    w = np.zeros(x.shape[1])
+    for _ in range(rounds):
+        p = 1.0 / (1.0 + np.exp(-np.clip(x @ w, -30.0, 30.0)))
+        hessian = (x * (p * (1.0 - p) + 1e-9)[:, None]).T @ x + ridge
+        w = w - np.linalg.solve(hessian, x.T @ (p - labels) + ridge @ w)
+    weights = w[:-1] / spread
+    return weights, float(w[-1] - weights @ mean)
+
+
+def fit(cases: Sequence[Case], rounds: int = 5) -> tuple[Array, float]:
+    """Fit on the survivors, which depend on the fit: a few rounds suffice."""
+    weights, offset = WEIGHTS, OFFSET
+    for _ in range(rounds):
+        features, labels = survivors(cases, lambda f, w=weights, o=offset: probability(f, w, o))  # type: ignore[misc]
+        weights, offset = logistic(features, labels)
+    return weights, offset
+
+
+def reliability(cases: Sequence[Case], bins: int = 10) -> list[tuple[float, float, int]]:
+    """For each bin of confidence: its mean, the share of planted drops, and how many there were."""
+    features, labels = survivors(cases, probability)
+    sure = np.array([probability(f) for f in features])
+    cell = np.minimum((sure * bins).astype(int), bins - 1)
+    return [
+        (float(sure[cell == k].mean()), float(labels[cell == k].mean()), int((cell == k).sum())) for k in range(bins) if (cell == k).any()
+    ]
+
+
+def collect(count: int, seed: int, *, unseen: bool = False) -> list[Case]:
+    """`count` curves of every kind at every noise level."""
+    rng, cases = np.random.default_rng(seed), []
+    for noise in LEVELS:
+        setting = held_out(Setting(noise=noise)) if unseen else Setting(noise=noise)
+        cases += [case(curve) for curve in suite(count, rng, setting)]
+    return cases
+
+
+def main(count: int = 60) -> None:
+    """Print the weights for `eureka.curves.confidence` and the reliability of those that are there now."""
+    weights, offset = fit(collect(count, seed=1))
+    out = sys.stdout.write
+    out("WEIGHTS = np.array([" + ", ".join(f"{w:.3f}" for w in weights) + f"])  # {', '.join(NAMES)}\nOFFSET = {offset:.3f}\n")
+    out("reliability of the present weights on unseen shapes and noises\nconfidence  planted  drops\n")
+    for mean, share, number in reliability(collect(max(count // 2, 1), seed=2, unseen=True)):
+        out(f"{mean:10.2f} {share:8.2f} {number:6d}\n")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
