@@ -1,0 +1,104 @@
+"""`eureka data list | fetch | path`: real data, where it is and how it gets here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any
+
+import typer
+
+from eureka.cli.options import JsonOption, print_json
+from eureka.cli.table import print_table
+from eureka.errors import RequestError
+
+app = typer.Typer(no_args_is_help=True, help="List, fetch and find the real data that tasks are made of.")
+
+NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", help="Data sets; `eureka data list` lists them.")]
+
+
+@app.command("list")
+def list_(json: JsonOption = False) -> None:
+    """List the data sets and where each of them is."""
+    from eureka.data import CATALOGUE, located
+
+    found = [
+        {
+            "name": dataset.name,
+            "summary": dataset.summary,
+            "source": dataset.source,
+            "bytes": dataset.size,
+            "download_mb": dataset.download_mb,
+            "path": str(path) if (path := located(dataset)) else None,
+        }
+        for dataset in CATALOGUE.values()
+    ]
+    if json:
+        print_json({"data": found})
+        return
+    rows = [(d["name"], d["summary"], f"{d['download_mb']:g} MB", d["path"] or "not here") for d in found]
+    print_table(["data set", "what it is", "download", "where"], [tuple(map(str, row)) for row in rows])
+
+
+@app.command()
+def fetch(
+    names: NamesArgument,
+    folder: Annotated[Path | None, typer.Option("--from", metavar="DIR", help="A folder with the files; tried first.")] = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="A server with the files; tried last.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Bring data sets into the cache, every file checked against its recorded SHA-256."""
+    from eureka.data import default_sources, find_dataset
+    from eureka.data import fetch as bring
+
+    wanted = [find_dataset(name) for name in names]  # a wrong name is told before anything is fetched
+    fetched = []
+    for one in wanted:
+        with FetchProgress(one.name) as progress:
+            fetched.append(bring(one, default_sources(folder, url), progress))
+        for failure in fetched[-1].failures:
+            sys.stderr.write(f"{one.name}: passed over {failure}\n")
+        if not json:
+            sys.stdout.write(f"{one.name}: {fetched[-1].folder} (from {fetched[-1].source})\n")
+    if json:
+        print_json({"data": [{"name": f.dataset.name, "path": str(f.folder), "source": f.source} for f in fetched]})
+
+
+@app.command()
+def path(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set.")]) -> None:
+    """Print the folder that holds a data set."""
+    from eureka.data import find_dataset, located
+
+    found = located(find_dataset(name))
+    if found is None:
+        raise RequestError(f"the data set {name!r} is not here; `eureka data fetch {name}` brings it.")
+    sys.stdout.write(f"{found}\n")
+
+
+class FetchProgress:
+    """A bar on standard error when that is a terminal; a source tells it how far it is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._progress: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> FetchProgress:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = [BarColumn(), DownloadColumn(), TimeElapsedColumn(), TextColumn("{task.description}")]
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._progress.add_task(self.name, total=None)
+            self._progress.start()
+        return self
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        if self._progress is not None:
+            self._progress.update(self._task, description=f"{self.name}: {what}", completed=done, total=total)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._progress is not None:
+            self._progress.stop()

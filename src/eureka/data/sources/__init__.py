@@ -1,0 +1,1 @@
+"""Where the bytes of a data set may come from, one file for each kind of place."""
