@@ -37,8 +37,8 @@ def list_(json: JsonOption = False) -> None:
     if json:
         print_json({"data": found})
         return
-    rows = [(d["name"], d["summary"], f"{d['download_mb']:g} MB", d["path"] or "not here") for d in found]
-    print_table(["data set", "what it is", "download", "where"], [tuple(map(str, row)) for row in rows])
+    rows = [(d["name"], d["summary"], f"{d['download_mb']:g} MB", "here" if d["path"] else "") for d in found]
+    print_table(["data set", "what it is", "download", "here?"], [tuple(map(str, row)) for row in rows])
 
 
 @app.command()
@@ -57,8 +57,8 @@ def fetch(
     for one in wanted:
         with FetchProgress(one.name) as progress:
             fetched.append(bring(one, default_sources(folder, url), progress))
-        for failure in fetched[-1].failures:
-            sys.stderr.write(f"{one.name}: passed over {failure}\n")
+        if fetched[-1].failures and fetched[-1].failures[0].startswith("the folder"):  # the one source that the user named
+            sys.stderr.write(f"{one.name}: passed over {fetched[-1].failures[0]}\n")
         if not json:
             sys.stdout.write(f"{one.name}: {fetched[-1].folder} (from {fetched[-1].source})\n")
     if json:
