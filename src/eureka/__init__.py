@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eureka.patching.patch import patch
     from eureka.probes.attention import AttentionProbe
     from eureka.recipes import recipe
-    from eureka.report.page import write_report
+    from eureka.report.write import write_report
 
 __all__ = [
     "AttentionProbe",
@@ -58,7 +58,7 @@ __getattr__, __dir__ = lazy(
         "patch": "eureka.patching.patch",
         "read_curve": "eureka.curves.readers",
         "recipe": "eureka.recipes",
-        "write_report": "eureka.report.page",
+        "write_report": "eureka.report.write",
         **dict.fromkeys(["EurekaError", "RequestError"], "eureka.errors"),
         **dict.fromkeys(["Operator", "make_operator"], "eureka.attention.operator"),
         **dict.fromkeys(["RunConfig", "RunResult", "run", "run_config"], "eureka.experiment"),

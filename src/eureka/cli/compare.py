@@ -81,9 +81,10 @@ def _tell(recipe: str, study: Study, folders: list[RunFolder], failures: list[An
     from eureka.cli.table import print_summary
     from eureka.report import write_report
     from eureka.study import summarise
+    from eureka.study.comparison import compare_fixes
     from eureka.study.pool import check_failures
 
-    rows = summarise(folders)
+    rows, comparisons = summarise(folders), compare_fixes(folders)
     page = write_report([folder.path for folder in folders], study.folder / "report.html", title=f"eureka compare {recipe}")
     if json:
         print_json(
@@ -93,10 +94,13 @@ def _tell(recipe: str, study: Study, folders: list[RunFolder], failures: list[An
                 "report": str(page),
                 "levels": folders[0].levels(),
                 "rows": [row.as_json() for row in rows],
+                "comparisons": [comparison.as_json() for comparison in comparisons],
                 "failures": [{"run": failure.folder.name, "reason": failure.reason} for failure in failures],
             }
         )
     else:
         print_summary(rows)
+        for comparison in comparisons:
+            sys.stdout.write(f"{comparison.fix} against {comparison.baseline}: {comparison.verdict}\n")
         sys.stdout.write(f"\nCurves of all runs: {page}\n")
     check_failures(failures, len(folders))

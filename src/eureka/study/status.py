@@ -61,7 +61,7 @@ def _phase(metrics: Sequence[Record], levels: Sequence[Level], result: Record | 
         return ("ended" if result else "eureka"), f"Eureka at step {moment.step:,}"
     if result:
         return "ended", f"no Eureka-moment in {result['steps']:,} steps"
-    recent = points[-3:]
-    if any(len(recent) == 3 and all(abs(p.accuracy - level.accuracy) <= NEAR for p in recent) for level in levels[:-1]):
+    recent = [point.accuracy for point in points[-4:]]
+    if len(recent) == 4 and any(abs(sum(recent) / 4 - level.accuracy) <= NEAR for level in levels[:-1]):
         return "plateau", f"plateau at {points[-1].loss:.2f}"
     return "learning", "learning"

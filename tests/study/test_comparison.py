@@ -1,0 +1,115 @@
+"""Comparisons say what the runs say and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eureka.experiment import RunConfig
+from eureka.runs import RunFolder
+from eureka.study.comparison import compare_fixes, compare_runs, smallest_p
+from eureka.study.statistics import ended_runs
+
+Plant = Callable[..., RunFolder]
+
+
+@pytest.fixture
+def plant(tiny: RunConfig, tmp_path: Path) -> Plant:
+    base = tiny.but({"training.steps": 1000}).model_dump(mode="json")
+
+    def one(fix: str, lr: float, seed: int, step: int | None, **training: Any) -> RunFolder:
+        folder = RunFolder(tmp_path / f"{fix}-{lr}-{seed}-{training}")
+        folder.create()
+        folder.write(
+            "config.json", base | {"attention": {"name": fix}, "training": base["training"] | {"lr": lr, "seed": seed} | training}
+        )
+        folder.write("result.json", {"status": "finished", "steps": 1000, "eureka_step": step, "final_accuracy": 0.9})
+        return folder
+
+    return one
+
+
+def test_a_clear_difference_is_told_with_interval_p_and_n(plant: Plant) -> None:
+    runs = [plant("softmax", 1e-3, s, 900 + 10 * s) for s in range(6)] + [
+        plant("norm_softmax", 1e-3, s, 300 + 10 * s) for s in range(6)
+    ]
+    [found] = compare_fixes(runs)
+    assert (found.fix, found.baseline, found.runs) == ("norm_softmax", "softmax", 6)
+    assert found.p_value == pytest.approx(2 / 924)
+    assert found.speed_up.value == pytest.approx(925 / 325)
+    assert found.verdict.startswith("2.8× sooner [2.")
+    assert found.verdict.endswith("p = 0.0022, n = 6")
+
+
+def test_three_seeds_are_not_enough_to_tell(plant: Plant) -> None:
+    runs = [plant("softmax", 1e-3, s, None) for s in range(3)] + [plant("norm_softmax", 1e-3, s, 500) for s in range(3)]
+    [found] = compare_fixes(runs)
+    assert found.verdict == "not enough runs to tell (3 against 3); 2.0× sooner so far"
+
+
+def test_no_difference_is_called_none(plant: Plant) -> None:
+    rng = np.random.default_rng(0)
+    runs = [plant(fix, 1e-3, s, int(rng.integers(300, 900))) for fix in ("softmax", "temperature") for s in range(8)]
+    [found] = compare_fixes(runs)
+    assert found.p_value > 0.05
+    assert found.verdict.startswith("no difference seen: ")
+
+
+def test_a_slower_fix_is_called_later(plant: Plant) -> None:
+    runs = [plant("softmax", 1e-3, s, 300 + s) for s in range(6)] + [plant("qk_norm", 1e-3, s, 900 + s) for s in range(6)]
+    [found] = compare_fixes(runs)
+    assert found.verdict.startswith("3.0× later")
+
+
+def test_the_rate_is_chosen_on_one_half_of_the_seeds_and_judged_on_the_other(plant: Plant) -> None:
+    """At 1e-2 the even seeds, which choose, are fast and the odd ones are not: the flattery must not show."""
+    lucky = [plant("norm_softmax", 1e-2, s, 100 if s % 2 == 0 else 800) for s in range(8)]
+    steady = [plant("norm_softmax", 1e-3, s, 400) for s in range(8)]
+    base = [plant("softmax", lr, s, 800) for lr in (1e-2, 1e-3) for s in range(8)]
+    [found] = compare_fixes(lucky + steady + base)
+    assert found.best_lr == 1e-2
+    assert (found.runs, found.speed_up.value) == (4, pytest.approx(1.0))
+
+
+def test_robustness_counts_rates_at_which_half_of_the_runs_leave(plant: Plant) -> None:
+    runs = [plant("softmax", lr, s, 500 if lr == 1e-2 else None) for lr in (1e-4, 1e-3, 1e-2) for s in range(4)]
+    runs += [plant("norm_softmax", lr, s, 500 if lr > 1e-4 or s < 2 else None) for lr in (1e-4, 1e-3, 1e-2) for s in range(4)]
+    [found] = compare_fixes(runs)
+    assert (found.working_rates, found.baseline_working_rates) == (3, 1)
+    assert found.verdict.endswith("; works at 3 of 3 learning rates against 1 of 3")
+
+
+def test_controls_are_arms_of_their_own_and_the_baseline_is_the_plain_one(plant: Plant) -> None:
+    runs = [plant("softmax", 1e-3, s, None) for s in range(3)]
+    runs += [plant("softmax", 1e-3, s, 400, weight_decay=1.0) for s in range(3)]
+    runs += [plant("norm_softmax", 1e-3, s, 400) for s in range(3)]
+    found = compare_fixes(runs)
+    assert {one.baseline for one in found} == {"softmax, training.weight_decay=0.05"}
+    assert {one.fix for one in found} == {"softmax, training.weight_decay=1.0", "norm_softmax, training.weight_decay=0.05"}
+
+
+def test_without_a_baseline_there_is_nothing_to_compare(plant: Plant) -> None:
+    assert compare_fixes([plant("norm_softmax", 1e-3, 0, 5), plant("temperature", 1e-3, 0, 5)]) == []
+    assert compare_fixes([plant("softmax", 1e-3, 0, 5)]) == []
+
+
+def test_the_rate_of_false_verdicts_holds_over_several_fixes(plant: Plant) -> None:
+    """Four fixes that do nothing: at most one study in twenty says that any of them does."""
+    fixes = ("softmax", "temperature", "norm_softmax", "qk_norm", "ssmax")
+    runs = ended_runs([plant(fix, 1e-3, s, 1) for fix in fixes for s in range(6)])
+    rng, wrong, studies = np.random.default_rng(5), 0, 200
+    for _ in range(studies):
+        steps = np.maximum(1, np.minimum(1000, 600 * rng.weibull(2.0, len(runs)))).astype(int)
+        dealt = [replace(run, result=run.result | {"eureka_step": int(step)}) for run, step in zip(runs, steps, strict=True)]
+        wrong += any(one.p_corrected <= 0.05 for one in compare_runs(dealt))
+    assert wrong <= 19  # 0.05 · 200 and three standard deviations
+
+
+def test_the_smallest_p_value_is_that_of_one_dealing_in_all() -> None:
+    assert smallest_p(3, 3) == pytest.approx(0.1)
+    assert smallest_p(5, 5) == pytest.approx(2 / 252)
