@@ -1,1 +1,21 @@
-"""To come."""
+"""Swap the attention of somebody's model, reversibly, counted and exact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eureka.lazy import lazy
+
+if TYPE_CHECKING:
+    from eureka.patching.patch import Patched, patch, unpatch
+    from eureka.patching.sites import Site, find_sites
+
+__all__ = ["Patched", "Site", "find_sites", "patch", "unpatch"]
+
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        **dict.fromkeys(["Patched", "patch", "unpatch"], "eureka.patching.patch"),
+        **dict.fromkeys(["Site", "find_sites"], "eureka.patching.sites"),
+    },
+)

@@ -1,0 +1,137 @@
+"""Modules that call F.scaled_dot_product_attention themselves: nanoGPT, timm, home-made ones.
+
+While such a module is running, and only then, the function is replaced by `detour`, which asks what is running on its own thread:
+inside a patched module it calls the operator, everywhere else the function itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from eureka.attention.operator import Operator
+from eureka.errors import RequestError
+from eureka.patching.frames import current, inside_operator, running
+from eureka.patching.masks import mask_of, rescaled
+from eureka.patching.seat import SLOT, observe
+from eureka.patching.swapped import base_class
+
+FUNCTION = "scaled_dot_product_attention"
+ORIGINAL = F.scaled_dot_product_attention
+
+_lock = threading.Lock()
+_users: dict[tuple[int, str], int] = {}
+_before: dict[tuple[int, str], Any] = {}
+
+
+class CallSite(nn.Module):
+    """A module whose calls of the function go to the operator of its seat."""
+
+    @staticmethod
+    def wrap(name: str) -> Callable[..., Any]:
+        """A method of that name which runs the method of the base class under the detour."""
+
+        def method(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():  # dynamo would trace past the detour: such a module runs uncompiled
+                from eureka.patching.uncompiled import uncompiled
+
+                return uncompiled(_run, self, name, args, kwargs)
+            return _run(self, name, args, kwargs)
+
+        method.__name__ = name
+        return method
+
+
+def _run(module: nn.Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    frame = current()
+    function = getattr(base_class(module), name)
+    if frame is not None and frame.module is module:  # one wrapped method called another
+        return function(module, *args, **kwargs)
+    held = [(module.__dict__, key) for key, value in module.__dict__.items() if value is ORIGINAL]
+    with _detoured([*places(base_class(module)), *held]), running(module, takes_calls=True):
+        return function(module, *args, **kwargs)
+
+
+def places(base: Any) -> list[tuple[dict[str, Any], str]]:
+    """Every name by which the code of a class reaches the function: F's own, and those imported from there."""
+    from eureka.patching.code import namespaces
+
+    imported = [(space, name) for space in namespaces(base) for name, value in list(space.items()) if value is ORIGINAL]
+    return [(vars(F), FUNCTION), *(place for place in imported if place[0] is not vars(F))]
+
+
+@contextmanager
+def _detoured(where: list[tuple[dict[str, Any], str]]) -> Iterator[None]:
+    with _lock:
+        for space, name in where:
+            key = (id(space), name)
+            if not _users.get(key):
+                _before[key] = space[name]
+                space[name] = detour
+            _users[key] = _users.get(key, 0) + 1
+    try:
+        yield
+    finally:
+        with _lock:
+            for space, name in where:
+                key = (id(space), name)
+                _users[key] -= 1
+                if not _users[key]:
+                    space[name] = _before.pop(key)
+
+
+def detour(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """F.scaled_dot_product_attention as long as somebody patched is running somewhere."""
+    frame = current()
+    before = _before.get((id(vars(F)), FUNCTION), ORIGINAL)
+    own: Callable[..., Tensor] = before if before is not detour else ORIGINAL
+    extra = {"enable_gqa": True} if enable_gqa else {}
+    if frame is None or not frame.takes_calls:
+        return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
+    frame.reached = True
+    with inside_operator():
+        operator: Operator | None = getattr(frame.module, SLOT, None)
+        if operator is None and not _watched(frame.module):
+            return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
+        if attn_mask is not None and is_causal:
+            raise RequestError("attn_mask and is_causal=True exclude each other.")
+        q, k, v, mask = (_four(x, FUNCTION) for x in (query, key, value, attn_mask))
+        assert q is not None and k is not None and v is not None  # noqa: PT018
+        q, kind = rescaled(q, scale), mask_of(mask, is_causal)
+        observe(frame.module, SLOT, q, k, v, kind, operator)
+        if operator is None:
+            return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
+        return operator(q, k, v, kind, dropout_p).reshape(*query.shape[:-1], value.shape[-1])  # type: ignore[no-any-return]
+
+
+def _watched(module: nn.Module) -> bool:
+    from eureka.patching.seat import SEATS
+
+    seat = module.__dict__.get(SEATS, {}).get(SLOT)
+    return seat is not None and bool(seat.observers)
+
+
+def _four(x: Tensor | None, function: str) -> Tensor | None:
+    """(B, H, N, D) from (N, D), (B, N, D) or (B, H, N, D); masks likewise."""
+    if x is None or x.dim() == 4:
+        return x
+    if x.dim() == 2:
+        return x[None, None]
+    if x.dim() == 3:
+        return x.unsqueeze(1)
+    raise RequestError(f"a patched {function} takes two to four dimensions, not {x.dim()}.")

@@ -1,0 +1,107 @@
+"""Reading what a module's code calls, from its bytecode, without running it."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+LIBRARIES = ("torch", "transformers", "numpy")
+"""Packages whose functions are not followed: what matters in them is known by name."""
+
+
+class Reading(NamedTuple):
+    """What the methods of a class mention."""
+
+    methods: dict[str, frozenset[str]]
+    """By method: every name that it or the functions it calls use."""
+    functions: tuple[types.FunctionType, ...]
+
+    def mentioning(self, *names: str) -> tuple[str, ...]:
+        """The methods that use one of these names."""
+        return tuple(method for method, used in self.methods.items() if used & set(names))
+
+
+@cache
+def read(cls: Any) -> Reading:
+    """The names used by the methods of a class and by the functions of the same package that they call."""
+    methods: dict[str, frozenset[str]] = {}
+    functions: list[types.FunctionType] = []
+    for name in _method_names(cls):
+        seen: set[types.FunctionType] = set()
+        for function in _reachable(cls, name):
+            _follow(function, seen)
+        methods[name] = frozenset(used for function in seen for used in _names(function.__code__) | _aliases(function))
+        functions += seen
+    return Reading(methods, tuple(dict.fromkeys(functions)))
+
+
+def namespaces(cls: Any) -> list[dict[str, Any]]:
+    """The globals of all functions that a class may run."""
+    return list({id(f.__globals__): f.__globals__ for f in read(cls).functions}.values())
+
+
+def _method_names(cls: type) -> list[str]:
+    return list(dict.fromkeys(name for base in _own_bases(cls) for name, value in vars(base).items() if _function(value)))
+
+
+def _own_bases(cls: type) -> list[type]:
+    """The classes that somebody wrote for this model, without the frameworks' own base classes."""
+    return [b for b in cls.__mro__ if b is not object and not b.__module__.startswith(("torch.", "transformers.modeling_utils"))]
+
+
+def _reachable(cls: type, name: str) -> Iterator[types.FunctionType]:
+    """The method, and those of base classes that it reaches through super()."""
+    for base in _own_bases(cls):
+        function = _function(vars(base).get(name))
+        if function is None:
+            continue
+        yield function
+        if "super" not in _names(function.__code__):
+            return
+
+
+def _function(value: Any) -> types.FunctionType | None:
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    if isinstance(value, property):
+        value = value.fget
+    value = inspect.unwrap(value) if callable(value) else value
+    return value if isinstance(value, types.FunctionType) else None
+
+
+def _follow(function: types.FunctionType, seen: set[types.FunctionType]) -> None:
+    if function in seen:
+        return
+    seen.add(function)
+    used = _names(function.__code__)
+    for name in used:
+        value = function.__globals__.get(name)
+        found = [vars(value).get(other) for other in used] if isinstance(value, types.ModuleType) else [value]
+        for helper in map(_function, found):
+            if helper is not None and not _of_library(helper):
+                _follow(helper, seen)
+    for cell in function.__closure__ or ():
+        try:
+            helper = _function(cell.cell_contents)
+        except ValueError:  # not filled yet
+            continue
+        if helper is not None and not _of_library(helper):
+            _follow(helper, seen)
+
+
+def _of_library(function: types.FunctionType) -> bool:
+    return function.__module__.partition(".")[0] in LIBRARIES
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _aliases(function: types.FunctionType) -> set[str]:
+    """The real names of functions that were imported under another one."""
+    values = (function.__globals__.get(name) for name in _names(function.__code__))
+    return {value.__name__ for value in values if isinstance(value, (types.BuiltinFunctionType, types.FunctionType))}

@@ -1,0 +1,188 @@
+"""Swap the attention of somebody's model, reversibly."""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from torch import nn
+
+from eureka.attention.operator import Operator, make_operator
+from eureka.errors import RequestError
+from eureka.patching.attach import attach, detach, switch_back, switch_for
+from eureka.patching.choose import Layers, choose
+from eureka.patching.seat import SEATS
+from eureka.patching.sites import Found, Site, find_sites
+from eureka.patching.steps import Steps
+
+Fix = str | Operator | Callable[[Site], "str | Operator"]
+
+
+def patch(
+    model: nn.Module,
+    operator: Fix | Mapping[Any, Fix],
+    layers: Layers | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    total_steps: int | None = None,
+    sites: Sequence[str] = (),
+) -> Patched:
+    """Let a model attend through an operator: all of it, or the sites that `layers` names.
+
+    operator     a name (`eureka fixes` lists them), an operator, of which every site gets a copy, a function of the site, or a
+                 mapping from layers to any of these
+    layers       an index, a pattern of module names, a function of the site, or several of them
+    settings     settings of a named operator
+    total_steps  the length of training, for operators with a schedule
+    sites        names of modules whose forward reaches F.scaled_dot_product_attention in a way that their code does not show
+
+    >>> from torch import nn
+    >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2)
+    >>> with patch(model, "norm_softmax") as patched:
+    ...     patched.sites[0].name
+    'self_attn'
+    """
+    if not isinstance(model, nn.Module):
+        raise RequestError(f"a torch.nn.Module is patched, not {type(model).__name__}.")
+    found = find_sites(model, tuple(sites))
+    chosen = _chosen(model, found, operator, layers)
+    make = _maker(settings, total_steps)
+    _check_nesting(found, [site for site, _ in chosen])
+    return Patched(model, [(site, make(fix, site)) for site, fix in chosen])
+
+
+class Patched:
+    """A patch in force. Undo it with `undo()` or by leaving the `with` block."""
+
+    def __init__(self, model: nn.Module, placed: Sequence[tuple[Site, Operator]]) -> None:
+        self.model, self.sites, self._token = model, [site for site, _ in placed], uuid.uuid4().hex
+        self._operators = [operator for _, operator in placed]
+        _check_parallel(model, self._operators)
+        try:
+            for site, operator in placed:
+                attach(site, self._token, operator)
+            switch_for(model, self.sites, self._token)
+        except BaseException:
+            self._remove()
+            raise
+        self.steps = Steps(model, self._operators)
+        self.active = True
+
+    def undo(self) -> None:
+        """Put back what was there; patches made before or after this one stay as they are."""
+        if self.active:
+            self.active = False
+            self.steps.close()
+            self._remove()
+
+    def step(self) -> None:
+        """One training step is done. Needed only where schedules cannot follow the optimiser by themselves."""
+        self.steps.count()
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """What the operators learn, for an optimiser that was made before the patch."""
+        for operator in self._operators:
+            yield from operator.parameters()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The step of the schedules; parameters are in the model's own state."""
+        return {"step": self.steps.step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.steps.set(int(state["step"]))
+
+    def _remove(self) -> None:
+        for site in self.sites:
+            detach(site.module, site.slot, self._token)
+        for module in self.model.modules():
+            switch_back(module, self._token)
+
+    def __enter__(self) -> Patched:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.undo()
+
+    def __repr__(self) -> str:
+        return f"Patched({type(self.model).__name__}, {len(self.sites)} sites, {'active' if self.active else 'undone'})"
+
+    def __reduce__(self) -> Any:
+        raise RequestError("a patch cannot be copied or pickled; copy the model, which carries its operators along.")
+
+
+def unpatch(model: nn.Module) -> int:
+    """Remove every patch from a model, for a copy that no `Patched` belongs to; how many sites were freed."""
+    count = 0
+    for module in list(model.modules()):
+        for slot in list(module.__dict__.get(SEATS, {})):
+            detach(module, slot)
+            count += 1
+        switch_back(module)
+    return count
+
+
+def _chosen(model: nn.Module, found: Found, operator: Any, layers: Layers | None) -> list[tuple[Site, Fix]]:
+    """The sites and what each is to get; a mapping may not name a site twice."""
+    name = type(model).__name__
+    if found.refused and layers is None and not isinstance(operator, Mapping):
+        where, why = found.refused[0]
+        raise RequestError(f"{where} of {name} {why}; choose the sites to patch with layers=….")
+    if not found.sites:
+        raise RequestError(
+            f"no attention found in {name} ({found.searched} modules searched for operators, torch.nn.MultiheadAttention,"
+            " Hugging Face attention and calls of F.scaled_dot_product_attention)."
+        )
+    if not isinstance(operator, Mapping):
+        return [(site, operator) for site in choose(found.sites, layers)]
+    if layers is not None:
+        raise RequestError("a mapping of operators names its own layers; leave layers=… out.")
+    given: dict[int, tuple[Site, Fix]] = {}
+    for part, fix in operator.items():
+        for site in choose(found.sites, part):
+            if site.index in given:
+                raise RequestError(f"two operators are given for {site.name}.")
+            given[site.index] = (site, fix)
+    return [given[index] for index in sorted(given)]
+
+
+def _maker(settings: Mapping[str, Any] | None, total_steps: int | None) -> Callable[[Fix, Site], Operator]:
+    def make(fix: Fix, site: Site) -> Operator:
+        if isinstance(fix, Operator):
+            if settings:
+                raise RequestError("settings belong to a named operator; this one has its own.")
+            return copy.deepcopy(fix)
+        if not isinstance(fix, str):
+            if not callable(fix):
+                raise RequestError(f"an operator or the name of one is expected, not {fix!r}.")
+            return make(fix(site), site)
+        context = {"heads": site.heads, "head_dim": site.head_dim, "total_steps": total_steps}
+        known = {key: value for key, value in context.items() if value is not None}
+        try:
+            return make_operator(fix, settings, **known)
+        except TypeError as error:
+            missing = ", ".join(sorted(set(context) - set(known)))
+            raise RequestError(f"{fix!r} cannot be made for {site.name} ({error}); not known here: {missing}.") from None
+
+    return make
+
+
+def _check_nesting(found: Found, chosen: Sequence[Site]) -> None:
+    """Calls inside a module belong to the innermost site, so a site that is left alone may not be inside a patched one."""
+    inside = {id(site.module): site for site in found.sites}
+    for outer in chosen:
+        if outer.kind != "call":
+            continue
+        for module in list(outer.module.modules())[1:]:
+            inner = inside.get(id(module))
+            if inner is not None and (inner.kind == "operator" or inner not in chosen):
+                raise RequestError(f"{inner.name} is inside {outer.name}; patch both or the inner one only.")
+
+
+def _check_parallel(model: nn.Module, operators: Sequence[Operator]) -> None:
+    if any(list(operator.parameters()) for operator in operators):
+        for module in model.modules():
+            if isinstance(module, nn.parallel.DistributedDataParallel):
+                raise RequestError("DistributedDataParallel would not see the parameters of the operator; patch before wrapping.")

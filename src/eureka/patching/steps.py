@@ -1,0 +1,67 @@
+"""Schedules advance with the optimiser that trains the model, or by hand."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from eureka.attention.operator import Operator
+
+
+class Steps:
+    """Counts the training steps of a model and tells its operators.
+
+    The optimiser that first steps a parameter of the model is the one that counts: two of them, for two halves of a model, do not
+    count double. Counting by hand takes over from it.
+    """
+
+    def __init__(self, model: nn.Module, operators: Sequence[Operator]) -> None:
+        self.step = self._start = self._by_hand = 0
+        self._operators = list(operators)
+        self._model = weakref.ref(model)
+        self._leader: weakref.ref[Optimizer] | None = None
+        scheduled = any(type(operator).advance is not Operator.advance for operator in self._operators)
+        self._hook = register_optimizer_step_post_hook(self._optimiser_stepped) if scheduled else None
+        self.set(0)
+
+    def set(self, step: int) -> None:
+        """Go on from this step."""
+        self.step = self._start = step
+        self._by_hand = 0
+        self._tell()
+
+    def count(self) -> None:
+        """One step more, by hand; steps that an optimiser counted before the first such call are those same steps."""
+        self._release()
+        self._by_hand += 1
+        self.step = self._start + self._by_hand
+        self._tell()
+
+    def close(self) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _optimiser_stepped(self, optimiser: Optimizer, *_: Any) -> None:
+        leader = self._leader() if self._leader else None
+        if leader is None and self._trains_model(optimiser):
+            self._leader, leader = weakref.ref(optimiser), optimiser
+        if leader is optimiser:
+            self.step += 1
+            self._tell()
+
+    def _trains_model(self, optimiser: Optimizer) -> bool:
+        model = self._model()
+        own = {id(parameter) for parameter in model.parameters()} if model is not None else set()
+        return any(id(parameter) in own for group in optimiser.param_groups for parameter in group["params"])
+
+    def _tell(self) -> None:
+        for operator in self._operators:
+            operator.advance(self.step)
