@@ -34,7 +34,7 @@ class Balance(Function):
         return q.view_as(q), k.view_as(k), v.view_as(v)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    def setup_context(*_: Any) -> None:
         """Backward needs its gradients only."""
 
     @staticmethod

@@ -47,7 +47,9 @@ class NormWeights(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor, *_: None) -> tuple[Tensor, None, None, Tensor | None, None]:
+    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if g is None:
+            return None, None, None, None, None
         p, c, beta, slope = ctx.saved_tensors
         h = torch._softmax_backward_data(g, p, -1, p.dtype)
         pull = dot(h, c) * slope

@@ -60,7 +60,9 @@ class Unit(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, h: Tensor, *_: None) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Any, h: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if h is None:
+            return None, None
         inverse, x, gain = ctx.saved_tensors
         along = dot(wide(h), wide(x)) * inverse
         factor = inverse if gain is None else inverse * gain

@@ -31,7 +31,8 @@ def call(function: type[Function], *inputs: Any) -> Tensor:
 def keep_for_backward(ctx: Any, outputs: tuple[Tensor, ...], *inputs: Tensor | None) -> None:
     """Save some outputs, which then carry no gradient of their own, and some inputs.
 
-    What forward computes and backward needs has to be an output: only so can PyTorch's function transforms (vmap, grad) follow it.
+    What forward computes and backward needs has to be an output: only so can PyTorch's function transforms (vmap, grad) follow.
+    Gradients that do not exist come as None: zeros as large as these outputs would cost more than the work itself.
     """
     ctx.mark_non_differentiable(*outputs)
     ctx.set_materialize_grads(False)

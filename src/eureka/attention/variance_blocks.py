@@ -37,7 +37,7 @@ class BlockVariance(Function):
         return torch.cat(parts, dim=2)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], _: Tensor) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod

@@ -52,7 +52,9 @@ class CausalVariance(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor, *_: None) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if g is None:
+            return None, None, None
         past_mean, step, pull, gap, deviation, q, k = ctx.saved_tensors
         layout = Layout.of(q.shape[3], k.shape[2], ctx.offset)
         qc = layout.chunk_queries(q)

@@ -33,7 +33,9 @@ class PooledVariance(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor, *_: None) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if g is None:
+            return None, None, None
         centred, cq, n, q = ctx.saved_tensors
         g = 2 * g
         return cq * g, centred @ (q.transpose(-2, -1) @ (q * g) / n), None
