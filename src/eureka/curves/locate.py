@@ -19,6 +19,10 @@ from eureka.curves.grid import Array
 
 ROUNDS = 6
 """Each round halves the mesh around the best point of the last one."""
+EVIDENCE = 8.0
+"""Skew is believed if −2·log-likelihood falls by this much: else the noise would skew symmetric drops, and so move them."""
+EXACT = 1e-12
+"""Residuals below this share of the variance are rounding."""
 POINTS = 240
 """Points of the curve that a fit looks at."""
 
@@ -44,22 +48,32 @@ def steepest(y: Array, tenth: float, ninetieth: float) -> float:
     if thin > 1:
         whole = len(t) // thin * thin
         t, part = t[:whole].reshape(-1, thin).mean(axis=1), part[:whole].reshape(-1, thin).mean(axis=1)
-    best = np.array([0.5 * (tenth + ninetieth), 0.4 * length, 0.5])
-    mesh = np.array([0.25 * length, np.log(2.0), 0.2])
+    straight, plain = _fitted(t, part, 0.5 * (tenth + ninetieth), length, skewed=False)
+    skew, better = _fitted(t, part, 0.5 * (tenth + ninetieth), length, skewed=True)
+    centre = skew if better < plain - EVIDENCE else straight
+    return float(np.clip(centre, tenth - 0.25 * length, ninetieth))
+
+
+def _fitted(t: Array, y: Array, middle: float, length: float, *, skewed: bool) -> tuple[float, float]:
+    """The centre of the best fit, and its misfit."""
+    best, misfit = np.array([middle, 0.4 * length, 0.5]), np.inf
+    mesh = np.array([0.25 * length, np.log(2.0), 0.23 if skewed else 0.0])
     for round_ in range(ROUNDS):
-        best = _refined(t, part, best, mesh * 0.5**round_, first=round_ == 0)
-    return float(np.clip(best[0], tenth - 0.25 * length, ninetieth))
+        best, misfit = _refined(t, y, best, mesh * 0.5**round_, first=round_ == 0)
+    return float(best[0]), misfit
 
 
-def _refined(t: Array, y: Array, best: Array, mesh: Array, *, first: bool) -> Array:
-    """The best of the points one or two meshes around `best` in centre, log width and skew."""
-    near = np.arange(-2.0, 3.0)
-    wide = np.arange(-4.0, 5.0) if first else near
-    centres, widths = best[0] + 0.5 * mesh[0] * wide, best[1] * np.exp(mesh[1] * (near if first else 0.5 * near))
-    skews = np.clip(best[2] + mesh[2] * near * (1.15 if first else 0.5), 0.02, 0.98)
+def _refined(t: Array, y: Array, best: Array, mesh: Array, *, first: bool) -> tuple[Array, float]:
+    """The best of the points around `best` in centre, log width and skew, and its misfit −2·log-likelihood."""
+    near = np.arange(-2.0, 3.0) if first else np.arange(-1.0, 1.5)
+    centres = best[0] + 0.5 * mesh[0] * (np.arange(-4.0, 5.0) if first else np.arange(-2.0, 3.0))
+    widths = best[1] * np.exp(mesh[1] * near)
+    skews = np.unique(np.clip(best[2] + mesh[2] * near, 0.02, 0.98))
     points = np.stack(np.meshgrid(centres, widths, skews, indexing="ij"), axis=-1).reshape(-1, 3)
-    shape = skewed_sigmoid(t, points[:, :1], points[:, 1:2], points[:, 2:])
-    return np.asarray(points[np.argmin(_residual(t, y, shape))])
+    residual = _residual(t, y, skewed_sigmoid(t, points[:, :1], points[:, 1:2], points[:, 2:]))
+    least = int(np.argmin(residual))
+    smallest = max(float(residual[least]), EXACT * float(np.var(y)) * len(t), 1e-300)
+    return points[least], len(t) * float(np.log(smallest))
 
 
 def _residual(t: Array, y: Array, shapes: Array) -> Array:

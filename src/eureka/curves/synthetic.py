@@ -150,7 +150,7 @@ def plant(name: str, rng: np.random.Generator, setting: Setting | None = None) -
     """One curve of a kind.
 
     >>> curve = plant("single", np.random.default_rng(0))
-    >>> len(curve.truths), curve.truths[0].onset < curve.truths[0].steepest < curve.truths[0].end
+    >>> len(curve.truths), bool(curve.steps[0] < curve.truths[0].onset < curve.truths[0].end < curve.steps[-1])
     (1, True)
     """
     known = makers()

@@ -1,0 +1,196 @@
+"""The detector while training runs: constant memory, a few microseconds a point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from eureka.curves.detector import detect
+from eureka.curves.grid import Array
+from eureka.curves.moment import EurekaMoment, Plateau
+
+BINS = 128
+"""The past is kept in at most twice as many means; when they are full, neighbours are merged."""
+SURE = 0.7
+"""A moment is announced when it is this sure: there is no taking back."""
+TRIGGER = 4.0
+"""The full detector runs when the latest points lie this many standard errors below the ones before …"""
+FASTER = 1.5
+"""… and fell this many times more than those fell."""
+TRIES = 3
+"""A fall that has stopped is looked at so many times, each after twice the time: its other side must be seen as well."""
+COST = 250
+"""Points that pay for one run of the full detector (about 3 ms), so that a point costs microseconds."""
+BURST = 3
+"""Runs that may be saved up for the moment when they are needed."""
+STUCK = 0.25
+"""A plateau is entered when the last quarter of the time brought less than FLAT of the range."""
+FLAT = 0.04
+
+
+@dataclass
+class Fall:
+    """A fall that is being watched, in bins."""
+
+    width: int
+    before: float
+    lowest: float
+    still: int = 0
+    """Bins since it last went lower."""
+    wait: int = 0
+    """Bins of stillness after which the full detector looks at it."""
+    tries: int = TRIES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something to tell about a run that goes on."""
+
+    name: Literal["plateau_entered", "eureka"]
+    step: float
+    """When it is told."""
+    plateau: Plateau
+    moment: EurekaMoment | None = None
+
+
+class OnlineDetector:
+    """Feed it each loss as it comes; it answers with an event when a plateau is entered or a Eureka-moment is over.
+
+    >>> detector, events = OnlineDetector(), []
+    >>> for step in range(2000):
+    ...     event = detector.update(step, 0.2 if step > 1000 else 2.0)
+    ...     if event is not None: events.append(event)
+    >>> [event.name for event in events][:2], 1000 < events[1].step < 1060
+    (['plateau_entered', 'eureka'], True)
+    """
+
+    def __init__(self, *, min_confidence: float = SURE) -> None:
+        self.min_confidence = min_confidence
+        self._steps: Array = np.zeros(2 * BINS)
+        self._values: Array = np.zeros(2 * BINS)
+        self._sums = [0.0]  # running sums of the values, in plain floats: indexing an array costs more than the arithmetic
+        self._used = 0
+        self._per_bin = 1
+        self._points = 0
+        self._sum = self._step_sum = 0.0
+        self._count = 0
+        self._jitter = 0.0
+        self._budget = float(BURST)
+        self._fall: Fall | None = None
+        self._looked = 0
+        self._stuck: float | None = None
+        self._told = -math.inf
+
+    def update(self, step: float, value: float) -> Event | None:
+        """Take one point; steps must not go back. Values that are not finite are passed over."""
+        if not math.isfinite(value):
+            return None
+        self._points += 1
+        self._sum += value
+        self._step_sum += step
+        self._count += 1
+        if self._count < self._per_bin:
+            return None
+        self._append(self._step_sum / self._count, self._sum / self._count)
+        self._sum = self._step_sum = 0.0
+        self._count = 0
+        return self._look(float(step))
+
+    def _append(self, step: float, value: float) -> None:
+        used = self._used
+        if used >= 2:
+            second = abs(value - 2.0 * self._values[used - 1] + self._values[used - 2]) / math.sqrt(6.0)
+            self._jitter += (min(second, 5.0 * self._jitter or second) - self._jitter) / min(used, 64)
+        self._steps[used], self._values[used] = step, value
+        self._sums.append(self._sums[-1] + value)
+        self._used += 1
+        if self._used == 2 * BINS:
+            self._merge()
+
+    def _merge(self) -> None:
+        for kept in (self._steps, self._values):
+            kept[:BINS] = 0.5 * (kept[0::2] + kept[1::2])
+        self._used, self._per_bin = BINS, 2 * self._per_bin
+        self._sums = [0.0, *np.cumsum(self._values[:BINS]).tolist()]
+        self._jitter /= math.sqrt(2.0)
+        self._looked //= 2
+        if self._fall is not None:
+            fall = self._fall
+            fall.width, fall.still, fall.wait = max(fall.width // 2, 1), fall.still // 2, max(fall.wait // 2, 1)
+
+    def _look(self, step: float) -> Event | None:
+        self._budget = min(self._budget + self._per_bin / COST, float(BURST))
+        if self._fall is None:
+            self._fall = self._falling()
+        elif self._over(self._fall) and self._budget >= 1.0:
+            fall = self._fall
+            event = self._full(step)
+            fall.tries, fall.wait = fall.tries - 1, 2 * fall.wait
+            if event is not None or fall.tries == 0:
+                self._fall = None
+            if event is not None:
+                return event
+        return self._plateau(step)
+
+    def _falling(self) -> Fall | None:
+        """Whether the latest means lie clearly below those before, and by more than those below theirs."""
+        sums, used, width = self._sums, self._used, 2
+        while 6 * width <= used:
+            recent = (sums[used] - sums[used - width]) / width
+            before = (sums[used - 2 * width] - sums[used - 4 * width]) / (2 * width)
+            earlier = (sums[used - 4 * width] - sums[used - 6 * width]) / (2 * width)
+            fall = before - recent
+            if fall > TRIGGER * self._jitter * math.sqrt(1.5 / width) and fall > FASTER * abs(earlier - before):
+                return Fall(width=width, before=before, lowest=recent, wait=max(width, 3))
+            width *= 2
+        return None
+
+    def _over(self, fall: Fall) -> bool:
+        """Whether a watched fall has stopped for long enough to look at it; one that was taken back is forgotten."""
+        recent = (self._sums[self._used] - self._sums[self._used - fall.width]) / fall.width
+        depth = fall.before - fall.lowest
+        fall.still += 1
+        if recent < fall.lowest - 0.05 * depth:
+            fall.wait = max(fall.wait, (fall.width + fall.still) // 2)  # a slower fall needs more of its other side
+            fall.lowest, fall.still = recent, 0
+        elif recent > fall.before - 0.3 * depth:
+            self._fall = None
+            return False
+        return fall.still >= fall.wait
+
+    def _full(self, step: float) -> Event | None:
+        """Run the detector on what is kept, and tell of its last moment if that is new."""
+        self._budget -= 1.0
+        used = self._used
+        moments = detect(self._values[:used], self._steps[:used], min_confidence=self.min_confidence)
+        fresh = [moment for moment in moments if moment.kind == "eureka" and moment.onset > self._told]
+        if not fresh:
+            return None
+        moment = fresh[-1]
+        self._told, self._stuck, self._looked = moment.end, None, used
+        return Event(name="eureka", step=step, plateau=moment.plateau, moment=moment)
+
+    def _plateau(self, step: float) -> Event | None:
+        """Whether the loss has just become stuck; looked at each time the past has grown by a twentieth."""
+        used = self._used
+        if used < 32 or used < 1.05 * self._looked:
+            return None
+        self._looked = used
+        values = self._values[:used]
+        tail = values[int((1.0 - STUCK) * used) :]
+        if self._told > self._steps[used - len(tail)]:
+            return None
+        parts = np.array([part.mean() for part in np.array_split(tail, 4)])
+        tolerance = FLAT * float(values.max() - values.min()) + 3.0 * self._jitter / math.sqrt(len(tail) / 4)
+        level = float(np.median(tail))
+        if self._stuck is not None:  # it is left by going clearly lower
+            self._stuck = None if level < self._stuck - 3.0 * tolerance else self._stuck
+            return None
+        if float(np.ptp(parts)) > tolerance:
+            return None
+        self._stuck = level
+        plateau = Plateau(start=float(self._steps[used - len(tail)]), end=step, level=level)
+        return Event(name="plateau_entered", step=step, plateau=plateau)
