@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from eureka.attention.checks import checked
 from eureka.attention.mask import Mask
 from eureka.attention.operator import Operator
 
@@ -45,12 +47,14 @@ class Seat:
     """What the model itself had there, when that is an operator."""
     operators: list[tuple[str, Operator]] = field(default_factory=list)
     observers: dict[str, Observer] = field(default_factory=dict)
+    hook: Any = None
+    """Watches an operator that is the model's own submodule."""
 
     def top(self) -> Operator | None:
         return self.operators[-1][1] if self.operators else self.original
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "observers": {}}  # a probe watches one model, not its copies
+        return {**self.__dict__, "observers": {}, "hook": None}  # a probe watches one model, not its copies
 
 
 def seats(module: nn.Module) -> dict[str, Seat]:
@@ -67,10 +71,25 @@ def settle(module: nn.Module, slot: str) -> None:
         module._modules.pop(slot, None)
     else:
         module._modules[slot] = _like(module, slot, top)
+    _hook(module, slot, seat)
     if not seat.operators and not seat.observers:
         del seats(module)[slot]
     if not seats(module):
         del module.__dict__[SEATS]
+
+
+def _hook(module: nn.Module, slot: str, seat: Seat) -> None:
+    if seat.hook is not None:
+        seat.hook.remove()
+        seat.hook = None
+    top = seat.top()
+    if seat.observers and top is not None and slot != SLOT:  # swapped modules tell their observers themselves
+        seat.hook = top.register_forward_pre_hook(partial(_tell, module, slot), with_kwargs=True)
+
+
+def _tell(module: nn.Module, slot: str, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    call = dict(zip(("q", "k", "v", "mask"), args, strict=False)) | kwargs
+    observe(module, slot, call["q"], call["k"], call["v"], checked(call["q"], call["k"], call["v"], call.get("mask")), operator)
 
 
 def _like(module: nn.Module, slot: str, operator: Operator) -> Operator:

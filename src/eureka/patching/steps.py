@@ -50,18 +50,20 @@ class Steps:
             self._hook = None
 
     def _optimiser_stepped(self, optimiser: Optimizer, *_: Any) -> None:
-        leader = self._leader() if self._leader else None
-        if leader is None and self._trains_model(optimiser):
-            self._leader, leader = weakref.ref(optimiser), optimiser
-        if leader is optimiser:
+        if followed(self._leader, optimiser, self._model()):
+            self._leader = weakref.ref(optimiser)
             self.step += 1
             self._tell()
-
-    def _trains_model(self, optimiser: Optimizer) -> bool:
-        model = self._model()
-        own = {id(parameter) for parameter in model.parameters()} if model is not None else set()
-        return any(id(parameter) in own for group in optimiser.param_groups for parameter in group["params"])
 
     def _tell(self) -> None:
         for operator in self._operators:
             operator.advance(self.step)
+
+
+def followed(leader: weakref.ref[Optimizer] | None, optimiser: Optimizer, model: nn.Module | None) -> bool:
+    """Whether this optimiser is the one whose steps count: the leader, or the first to train the model while there is none."""
+    known = leader() if leader is not None else None
+    if known is not None or model is None:
+        return known is optimiser
+    own = {id(parameter) for parameter in model.parameters()}
+    return any(id(parameter) in own for group in optimiser.param_groups for parameter in group["params"])

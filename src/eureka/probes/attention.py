@@ -1,0 +1,172 @@
+"""What the attention of a model is doing while it trains, for almost nothing."""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+
+from eureka.errors import RequestError, WorkError
+from eureka.patching.attach import attach, detach, switch_back, switch_for
+from eureka.patching.choose import Layers, choose
+from eureka.patching.seat import Seen
+from eureka.patching.sites import Site, find_sites
+from eureka.patching.steps import followed
+from eureka.probes.measures import measure
+from eureka.probes.projections import projections
+from eureka.probes.record import ProbeRecord, SiteRecord, gradient_ratio
+
+
+class AttentionProbe:
+    """Entropy, Σp², row spread and q, k, v gradients of every layer and head, every so many training steps.
+
+    It follows the optimiser that trains the model: a step is measured between its first forward pass and ``optimiser.step()``. In
+    between the model is left entirely alone. Where no optimiser can be followed, call `step()` after each backward pass.
+
+    every      training steps from one record to the next; the first step is measured
+    layers     which sites, as for `eureka.patch`
+    samples    how many samples of a batch are looked at
+    on_record  called with each record, for loggers
+
+    >>> import torch
+    >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> with AttentionProbe(model) as probe, probe.look():
+    ...     _ = model(torch.randn(4, 6, 8))
+    >>> sorted(probe.records[0].sites[0].values)
+    ['entropy', 'near_one_hot', 'near_uniform', 'participation', 'spread']
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        every: int = 50,
+        *,
+        layers: Layers | None = None,
+        samples: int | None = 16,
+        on_record: Callable[[ProbeRecord], None] | None = None,
+    ) -> None:
+        if every < 1:
+            raise RequestError(f"a probe measures every 1 step or more, not every {every}.")
+        self.model, self.every, self.samples, self.on_record = model, every, samples, on_record
+        found = find_sites(model)
+        if not found.sites:
+            raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
+        self.sites = choose(found.sites, layers)
+        self._projections = [projections(site) for site in self.sites]
+        self.records: list[ProbeRecord] = []
+        self.steps = 0
+        self._token, self._seen = uuid.uuid4().hex, dict[int, dict[str, list[float]]]()
+        self._attached = self._any_mode = False
+        self._leader: weakref.ref[Optimizer] | None = None
+        self._hook: Any = register_optimizer_step_pre_hook(self._before_optimiser)
+        self._prepare()
+
+    def step(self) -> None:
+        """A backward pass is done, and its gradients are still there. From now on optimisers are not followed."""
+        self._release()
+        self._finish_step()
+
+    @contextmanager
+    def look(self) -> Iterator[None]:
+        """Measure the forward passes of this block, whatever the step; with gradients if there was a backward pass."""
+        self._seen.clear()
+        self._attach()
+        self._any_mode = True
+        try:
+            yield
+            self._record()
+        finally:
+            self._any_mode = False
+            self._detach()
+        self._prepare()
+
+    def close(self) -> None:
+        """Leave the model alone for good."""
+        self._release()
+        self._detach()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.steps = int(state["steps"])
+        self._detach()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Watch the coming step if it is to be measured."""
+        if self.steps % self.every == 0:
+            self._seen.clear()
+            self._attach()
+
+    def _before_optimiser(self, optimiser: Optimizer, *_: Any) -> None:
+        if followed(self._leader, optimiser, self.model):
+            self._leader = weakref.ref(optimiser)
+            self._finish_step()
+
+    def _finish_step(self) -> None:
+        if self._attached:
+            self._record()
+            self._detach()
+        self.steps += 1
+        self._prepare()
+
+    def _record(self) -> None:
+        missing = [site.name for site in self.sites if site.index not in self._seen]
+        if len(missing) == len(self.sites):
+            raise WorkError(
+                f"the probe saw no attention call in step {self.steps}: the model did not run, or it runs compiled;"
+                " probe the model without torch.compile."
+            )
+        sites = [self._site_record(site, number) for number, site in enumerate(self.sites) if site.index in self._seen]
+        self.records.append(ProbeRecord(self.steps, sites))
+        if self.on_record is not None:
+            self.on_record(self.records[-1])
+
+    def _site_record(self, site: Site, number: int) -> SiteRecord:
+        values = dict(self._seen[site.index])
+        heads = len(values["entropy"])
+        parts = {letter: p.gradient(heads) for letter, p in self._projections[number].items()}
+        found = {f"grad_{letter}": gradient for letter, gradient in parts.items() if gradient is not None}
+        if len(found) == 3:
+            found["grad_ratio"] = gradient_ratio(found["grad_q"], found["grad_k"], found["grad_v"])
+        return SiteRecord(site.index, site.name, values | found)
+
+    def _watch(self, index: int, seen: Seen) -> None:
+        """The first call of a site in a step; a pass without gradients is somebody's validation."""
+        if index not in self._seen and (self._any_mode or torch.is_grad_enabled()):
+            self._seen[index] = measure(seen, self.samples)
+
+    def _attach(self) -> None:
+        if not self._attached:
+            self._attached = True
+            for site in self.sites:
+                attach(site, self._token, observer=partial(self._watch, site.index))
+            switch_for(self.model, self.sites, self._token)
+
+    def _detach(self) -> None:
+        if self._attached:
+            self._attached = False
+            for site in self.sites:
+                detach(site.module, site.slot, self._token)
+            for module in self.model.modules():
+                switch_back(module, self._token)
+
+    def _release(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def __enter__(self) -> AttentionProbe:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

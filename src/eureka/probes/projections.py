@@ -1,0 +1,116 @@
+"""The weights that make q, k and v, wherever a model keeps them, and how large their gradients are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from eureka.patching.sites import Site
+
+APART = {
+    "q": ("query", "q_proj", "q_lin", "q", "to_q", "wq", "w_q", "q_linear", "q_attn", "query_proj"),
+    "k": ("key", "k_proj", "k_lin", "k", "to_k", "wk", "w_k", "k_linear", "key_proj"),
+    "v": ("value", "v_proj", "v_lin", "v", "to_v", "wv", "w_v", "v_linear", "value_proj"),
+}
+"""Names that people give to three projections …"""
+TOGETHER = ("qkv", "c_attn", "in_proj", "Wqkv", "wqkv", "qkv_proj", "to_qkv", "in_proj_qkv")
+"""… and to one: all of q, then all of k, then all of v."""
+INTERLEAVED = ("query_key_value",)
+"""q, k and v of the first head, then those of the second, as in GPT-NeoX and BLOOM."""
+
+
+class Projection(NamedTuple):
+    """One of the three: a parameter, and which part of it, as rows (outputs, inputs)."""
+
+    parameter: nn.Parameter
+    rows: Callable[[Tensor], Tensor]
+
+    def gradient(self, heads: int | None) -> list[float] | None:
+        """Mean |grad| of each head; of all together when the heads are not known; None without a gradient."""
+        if self.parameter.grad is None:
+            return None
+        size = self.rows(self.parameter.grad.detach()).abs().float()
+        groups = heads if heads and size.shape[0] % heads == 0 else 1
+        means: list[float] = size.reshape(groups, -1).mean(dim=1).tolist()
+        return means
+
+
+def projections(site: Site) -> dict[str, Projection]:
+    """By "q", "k" and "v"; those that cannot be found are left out."""
+    module = site.module
+    if isinstance(module, nn.MultiheadAttention):
+        return _of_multihead(module)
+    named = {letter: _first(module, names) for letter, names in APART.items()}
+    apart = {letter: _whole(layer) for letter, layer in named.items() if layer is not None}
+    if len(apart) == 3:
+        return apart
+    for name in (*TOGETHER, *INTERLEAVED):
+        layer = _first(module, (name,))
+        if layer is not None:
+            parts = _interleaved(layer, site) if name in INTERLEAVED else _stacked(layer, site, "kv" if "q" in apart else "qkv")
+            return {**parts, **apart}
+    return apart
+
+
+def _of_multihead(module: nn.MultiheadAttention) -> dict[str, Projection]:
+    if module._qkv_same_embed_dim:
+        return {letter: Projection(module.in_proj_weight, _part(i, 3)) for i, letter in enumerate("qkv")}
+    weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    return {letter: Projection(weight, lambda g: g) for letter, weight in zip("qkv", weights, strict=True)}
+
+
+def _first(module: nn.Module, names: tuple[str, ...]) -> nn.Module | None:
+    for name in names:
+        child = module._modules.get(name)
+        if isinstance(getattr(child, "weight", None), nn.Parameter):
+            return child
+    return None
+
+
+def _as_rows(layer: nn.Module) -> Callable[[Tensor], Tensor]:
+    """(outputs, inputs): the Conv1D of GPT-2 keeps its weight the other way round."""
+    return (lambda g: g.t()) if type(layer).__name__ == "Conv1D" else (lambda g: g)
+
+
+def _weight(layer: nn.Module) -> nn.Parameter:
+    weight = layer.weight
+    assert isinstance(weight, nn.Parameter)
+    return weight
+
+
+def _whole(layer: nn.Module) -> Projection:
+    return Projection(_weight(layer), _as_rows(layer))
+
+
+def _part(index: int, parts: int) -> Callable[[Tensor], Tensor]:
+    return lambda g: g.chunk(parts)[index]
+
+
+def _stacked(layer: nn.Module, site: Site, letters: str) -> dict[str, Projection]:
+    """Blocks one after another; with fewer key heads than query heads the first block is the larger one."""
+    turn, weight = _as_rows(layer), _weight(layer)
+    outputs, parts = turn(weight).shape[0], len(letters)
+    queries = site.heads * site.head_dim if letters == "qkv" and site.heads and site.head_dim else outputs // parts
+    rest = outputs - queries if letters == "qkv" else outputs
+    if rest <= 0 or rest % 2:
+        return {}
+    sizes = [queries, rest // 2, rest // 2][-parts:]
+    return {letter: Projection(weight, _block(turn, sizes, i)) for i, letter in enumerate(letters)}
+
+
+def _block(turn: Callable[[Tensor], Tensor], sizes: list[int], index: int) -> Callable[[Tensor], Tensor]:
+    start = sum(sizes[:index])
+    return lambda g: turn(g)[start : start + sizes[index]]
+
+
+def _interleaved(layer: nn.Module, site: Site) -> dict[str, Projection]:
+    heads = site.heads
+    if not heads or _weight(layer).shape[0] % (3 * heads):
+        return {}
+    return {letter: Projection(_weight(layer), _every_third(heads, i)) for i, letter in enumerate("qkv")}
+
+
+def _every_third(heads: int, index: int) -> Callable[[Tensor], Tensor]:
+    return lambda g: g.reshape(heads, 3, -1, g.shape[-1])[:, index].reshape(-1, g.shape[-1])
