@@ -133,6 +133,8 @@ def build(config: RunConfig) -> tuple[Any, Any]:
         input_shape=task.input_shape,
         classes=task.classes,
         make_attention=lambda heads, head_dim: make(heads=heads, head_dim=head_dim),
+        vocabulary=task.vocabulary,
+        per_token=task.per_token,
     )
     return task, model
 

@@ -68,11 +68,12 @@ def keep(dataset: DataSet, contents: Mapping[str, bytes]) -> Path:
     with _told(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            _write(folder / name, content)
+            write_whole(folder / name, content)
     return folder
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
+    """A file that is there whole or not at all."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -37,8 +37,25 @@ class PatchEmbedding(nn.Module):
         return self.project(patches)  # type: ignore[no-any-return]
 
 
-def embedding(input_shape: tuple[int, ...], patch: int | tuple[int, int], dim: int) -> FeatureEmbedding | PatchEmbedding:
+class TokenEmbedding(nn.Module):
+    """(B, tokens) numbers of a vocabulary → (B, tokens, dim)."""
+
+    def __init__(self, tokens: int, vocabulary: int, dim: int) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.table = nn.Embedding(vocabulary, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.table(x)  # type: ignore[no-any-return]
+
+
+Embedding = FeatureEmbedding | PatchEmbedding | TokenEmbedding
+
+
+def embedding(input_shape: tuple[int, ...], patch: int | tuple[int, int], dim: int, vocabulary: int | None = None) -> Embedding:
     """The embedding that fits what a task shows."""
+    if vocabulary is not None:
+        return TokenEmbedding(input_shape[0], vocabulary, dim)
     if len(input_shape) == 2:
         return FeatureEmbedding(*input_shape, dim)
     channels, height, width = input_shape

@@ -10,8 +10,34 @@ MODELS = Registry(
         Entry(
             name="encoder",
             target="eureka.models.encoder:Encoder",
-            summary="pre-norm transformer encoder on patches or features, class token or mean read-out",
-            source="Dosovitskiy et al. 2021",
+            summary="transformer that sees everything: on patches, features or tokens; one answer or one at every token",
+            source="Dosovitskiy et al. 2021; Liu et al. 2019",
+        ),
+        Entry(
+            name="vit",
+            target="eureka.models.encoder:ViT",
+            summary="the encoder on pictures, by default the one of the paper: 3.75 M parameters",
+            source="Hoffmann et al. 2024",
+        ),
+        Entry(
+            name="decoder",
+            target="eureka.models.decoder:Decoder",
+            summary="causal transformer: no token sees what comes after it",
+            source="Radford et al. 2019",
+        ),
+        Entry(
+            name="resnet9",
+            target="eureka.models.resnet:ResNet",
+            summary="convolutional network with one block a stage; no attention, no plateau",
+            source="He et al. 2016",
+            preset={"blocks": 1},
+        ),
+        Entry(
+            name="resnet18",
+            target="eureka.models.resnet:ResNet",
+            summary="convolutional network with two blocks a stage",
+            source="He et al. 2016",
+            preset={"blocks": 2},
         ),
     ],
 )

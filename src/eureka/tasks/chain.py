@@ -103,4 +103,4 @@ def smoothed_entropy(posterior: Sequence[float], classes: int, label_smoothing: 
     """
     padded = [*posterior, *[0.0] * (classes - len(posterior))]
     smoothed = [(1 - label_smoothing) * p + label_smoothing / classes for p in padded]
-    return -sum(q * math.log(q) for q in smoothed if q > 0)
+    return 0.0 - sum(q * math.log(q) for q in smoothed if q > 0)  # not -sum: that of a certain class is -0.0

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Generator, Tensor
+from torch import Generator
 
-from eureka.data import Images, load_digits
+from eureka.data import load_digits
+from eureka.tasks.album import Album
 from eureka.tasks.chain import Chain
 from eureka.tasks.task import Batch, Level, Split, Task
 
@@ -26,7 +27,10 @@ class Digits(Task):
         self.chain = Chain(decisions=decisions, indicator_classes=len(INDICATOR_DIGITS), target_classes=10, p_same=p_same)
         self.input_shape = (1, 16, 16 * self.chain.blocks)
         train, validation = load_digits().split(HELD_OUT_EVERY)
-        self._albums = {"train": Album(train), "validation": Album(validation)}
+        self._albums = {
+            split: Album((torch.from_numpy(images.pixels) - MEAN) / SCALE, torch.from_numpy(images.labels))
+            for split, images in (("train", train), ("validation", validation))
+        }
 
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
         drawn = self.chain.draw(n, generator)
@@ -38,20 +42,3 @@ class Digits(Task):
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """The chain's levels: what a reader of every digit could do."""
         return self.chain.levels(label_smoothing)
-
-
-class Album:
-    """Pictures sorted by class, drawn with replacement by tensor operations alone."""
-
-    def __init__(self, images: Images) -> None:
-        labels = torch.from_numpy(images.labels)
-        order = labels.argsort(stable=True)
-        self.pictures = ((torch.from_numpy(images.pixels) - MEAN) / SCALE)[order]
-        self.counts = labels.bincount(minlength=10)
-        self.starts = self.counts.cumsum(0) - self.counts
-
-    def draw(self, classes: Tensor, generator: Generator) -> Tensor:
-        """A picture of each class asked for: (…,) → (…, 8, 8)."""
-        counts = self.counts[classes]
-        which = (torch.rand(classes.shape, generator=generator) * counts).long().clamp_max(counts - 1)
-        return self.pictures[self.starts[classes] + which]

@@ -35,8 +35,13 @@ class Task(ABC):
     """A source of samples that knows where its plateaus must be."""
 
     input_shape: tuple[int, ...]
-    """(tokens, features) or (channels, height, width)."""
+    """(tokens, features), (channels, height, width), or (tokens,) when they are numbers of a vocabulary."""
     classes: int
+    """outputs of the model, for each sample or each token; 1 when a quantity is predicted"""
+    vocabulary: int | None = None
+    """how many different tokens there are, when inputs are tokens"""
+    per_token: bool = False
+    """the model answers at every token, not once for the sample"""
 
     @abstractmethod
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
@@ -51,7 +56,7 @@ class Task(ABC):
         return F.cross_entropy(outputs, batch.labels, label_smoothing=label_smoothing)
 
     def accuracy(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """The share of samples whose likeliest class is the label."""
+        """The share of samples whose likeliest class is the label; a task without classes defines a score that grows up to 1."""
         return (outputs.argmax(dim=-1) == batch.labels).float().mean()
 
     def shortcut_loss(self, label_smoothing: float = 0.0) -> float:

@@ -1,0 +1,150 @@
+"""The engine of the paper's picture tasks: four tiles in a 2×2 grid, each a picture of some class in some colour.
+
+A task says which classes stand in which cells, in which colours, and what the label is (`compose` → `Scene`); everything else
+is here: the shelf of real pictures, tints, placement and painting, all by tensor operations.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Generator, Tensor
+
+from eureka.data import Images, load_images
+from eureka.tasks.album import Album
+from eureka.tasks.chain import Chain
+from eureka.tasks.task import Batch, Level, Split, Task
+
+Tile = Literal[7, 14, 28]
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+DIGIT, FASHION, PHOTO, BLANK = 0, 10, 20, 22  # where each kind of picture begins on the shelf
+PHOTO_CLASSES = (1, 2)  # of CIFAR-10: cars and birds
+TOP_LEFT, TOP_RIGHT, BOTTOM_LEFT, BOTTOM_RIGHT = range(4)
+
+WHITE, RED, BLUE = (1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)
+COLOUR_NOISE = 0.05
+CENTRE, SCALE = 0.15, 0.3  # of the pixels, rounded, for those who want centred inputs
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What stands in each cell, from left to right and top to bottom, and the answers."""
+
+    shown: Tensor
+    """(n, 4): a class on the shelf"""
+    colours: Tensor
+    """(n, 4, 3), before noise"""
+    labels: Tensor
+    steps: dict[str, Tensor]
+
+    def moved(self, order: Tensor) -> Scene:
+        """The same scene with cell i taken from cell order[:, i]."""
+        colours = self.colours.gather(1, order[..., None].expand(-1, -1, 3))
+        return Scene(self.shown.gather(1, order), colours, self.labels, self.steps)
+
+
+class PictureTask(Task):
+    """Two candidates for the label, and two things to compare that tell which of them it is."""
+
+    classes = 10
+    needs_photos = False
+
+    def __init__(self, *, tile: Tile = 28, p_top_right: Share = 0.5, centred: bool = False) -> None:
+        self.p_top_right, self.centred = p_top_right, centred
+        self.input_shape = (3, 2 * tile, 2 * tile)
+        self._shelves = {"train": shelf("train", tile, self.needs_photos), "validation": shelf("test", tile, self.needs_photos)}
+
+    @abstractmethod
+    def compose(self, n: int, generator: Generator) -> Scene:
+        """Draw what is to be shown, and follow the rule."""
+
+    def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
+        scene = self.compose(n, generator)
+        noise = COLOUR_NOISE * torch.randn(scene.colours.shape, generator=generator)
+        inputs = paint(self._shelves[split].draw(scene.shown, generator), (scene.colours + noise).clamp(0, 1))
+        if self.centred:
+            inputs = inputs.sub_(CENTRE).div_(SCALE)
+        return Batch(inputs, scene.labels, scene.steps)
+
+    def levels(self, label_smoothing: float = 0.0) -> list[Level]:
+        """What a reader of every picture could do: with both candidates known, one of two classes; with the rule, the label."""
+        return Chain(target_classes=self.classes, p_same=self.p_top_right).levels(label_smoothing)
+
+
+def paint(tiles: Tensor, colours: Tensor) -> Tensor:
+    """(n, 4, channels, t, t) bytes in (n, 4, 3) colours → (n, 3, 2t, 2t) in [0, 1].
+
+    Colours lie in [0, 1], so their products with pixels do too, and nothing needs to be cut off.
+    """
+    n, _, channels, t, _ = tiles.shape
+    canvas = torch.empty(n, 3, 2, t, 2, t)
+    cells = canvas.permute(0, 2, 4, 1, 3, 5)  # (n, row, column, 3, y, x), a view
+    torch.mul(tiles.view(n, 2, 2, channels, t, t), (colours / 255).view(n, 2, 2, 3, 1, 1), out=cells)
+    return canvas.view(n, 3, 2 * t, 2 * t)
+
+
+def shelf(part: Literal["train", "test"], tile: int, photos: bool) -> Album:
+    """Digits, fashion items, photographs if needed, and one blank: (c, t, t) bytes each."""
+    kinds = [(load_images("mnist", part), DIGIT), (load_images("fashion_mnist", part), FASHION)]
+    pictures = [shrunk(_channels_first(images), tile) for images, _ in kinds]
+    labels = [torch.from_numpy(images.labels) + start for images, start in kinds]
+    if photos:
+        photographs = _photos(part)
+        pictures = [grey.expand(-1, 3, -1, -1) for grey in pictures] + [shrunk(_channels_first(photographs), tile)]
+        labels.append(torch.from_numpy(photographs.labels) + PHOTO)
+    pictures.append(torch.zeros(1, *pictures[0].shape[1:], dtype=torch.uint8))
+    return Album(torch.cat(pictures), torch.cat([*labels, torch.tensor([BLANK])]), BLANK + 1)
+
+
+def _photos(part: Literal["train", "test"]) -> Images:
+    """Cars as class 0 and birds as class 1, the border cut off: 28×28 of 32×32."""
+    images = load_images("cifar10", part)
+    chosen = images.take(np.isin(images.labels, PHOTO_CLASSES))
+    return Images(chosen.pixels[:, 2:30, 2:30], chosen.labels - PHOTO_CLASSES[0])
+
+
+def _channels_first(images: Images) -> Tensor:
+    pixels = torch.tensor(images.pixels)
+    return pixels[:, None] if pixels.ndim == 3 else pixels.permute(0, 3, 1, 2)
+
+
+def shrunk(pictures: Tensor, tile: int) -> Tensor:
+    """Square tiles averaged down to the size asked for."""
+    factor = pictures.shape[-1] // tile
+    if factor == 1:
+        return pictures
+    return torch.cat([F.avg_pool2d(part.float(), factor).round().to(torch.uint8) for part in torch.split(pictures, 4096)])
+
+
+def pair(n: int, groups: Sequence[Sequence[int]], p_same: float, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Two members of groups, and whether they are of the same group; every member is equally likely."""
+    members = torch.tensor(groups)  # (groups, size)
+    same = torch.rand(n, generator=generator) < p_same
+    first = torch.randint(len(groups), (n,), generator=generator)
+    shift = torch.randint(1, len(groups), (n,), generator=generator)
+    second = torch.where(same, first, (first + shift) % len(groups))
+    which = torch.randint(members.shape[1], (2, n), generator=generator)
+    return members[first, which[0]], members[second, which[1]], same
+
+
+def palette(colours: Sequence[Sequence[float]], which: Tensor) -> Tensor:
+    """(n,) → (n, 3): the colours with these numbers."""
+    return torch.tensor(colours)[which]
+
+
+def red_or_blue(n: int, generator: Generator) -> Tensor:
+    """The distractor: a colour that says nothing."""
+    return palette([RED, BLUE], torch.randint(2, (n,), generator=generator))
+
+
+def plain(n: int) -> Tensor:
+    """White."""
+    return torch.tensor(WHITE).expand(n, 3)
