@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import platform
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,6 +22,10 @@ from eureka.registry import Registry, validated
 from eureka.runs import Record, RunFolder
 from eureka.tasks import TASKS
 from eureka.training import TrainingConfig
+
+if TYPE_CHECKING:
+    from eureka.training import Loop
+    from eureka.training.replicas import Replicas
 
 PARTS: dict[str, Registry] = {"task": TASKS, "model": MODELS, "attention": FIXES}
 """The parts of a config that are chosen by name."""
@@ -42,8 +47,18 @@ class RunConfig(BaseModel):
 
     def digest(self) -> str:
         """A short name for this config: two configs with the same digest give the same run."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        text = json.dumps(self.chosen(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def chosen(self) -> dict[str, Any]:
+        """The names, and the settings that are not at their defaults: a setting that a later version adds changes nothing."""
+        given = self.model_dump(mode="json")
+        plain = {part: _complete(registry, {"name": given[part]["name"]}) for part, registry in PARTS.items()}
+        defaults = run_config(**plain, training={}).model_dump(mode="json")
+        return {
+            part: {key: value for key, value in values.items() if key == "name" or value != defaults[part][key]}
+            for part, values in given.items()
+        }
 
     def but(self, changes: Mapping[str, Any]) -> RunConfig:
         """The same config with some keys changed, checked again.
@@ -144,19 +159,41 @@ def _named(part: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def run(config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Record], None] | None = None) -> RunResult:
-    """Carry out a run in a folder, or go on with it where it was interrupted; a finished run is only read."""
+    """Carry out a run in a folder, or go on with it where it was interrupted; a finished run is only read.
+
+    Under torchrun every process calls this; the first one keeps the folder.
+    """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(folder)
     _check_same(config, folder)
     if (result := folder.result()) is not None:
         return RunResult(folder, result)
-    with folder.held():
-        return RunResult(folder, _carry_out(config, folder, on_log))
+    check_device(config)
+    replicas = _join(config)
+    with folder.held() if replicas.first else contextlib.nullcontext():
+        return RunResult(folder, _carry_out(config, folder, replicas, on_log))
+
+
+def check_device(config: RunConfig) -> None:
+    """Say in one sentence that a device is not there."""
+    device = config.training.device
+    if device == "cpu":
+        return
+    import torch
+
+    if not (torch.cuda.is_available() if device == "cuda" else torch.backends.mps.is_available()):
+        raise RequestError(f"training.device {device}: PyTorch finds no such device on this machine; use cpu.")
+
+
+def _join(config: RunConfig) -> Replicas:
+    from eureka.training.replicas import join_replicas
+
+    return join_replicas(config.training.batch_size, config.training.device)
 
 
 def _check_same(config: RunConfig, folder: RunFolder) -> None:
     """A folder belongs to one config for ever."""
     there, here = folder.config(), config.model_dump(mode="json")
-    if there is None or there == here:
+    if there is None or there == here or run_config(**there) == config:
         return
     changed = [
         f"{part}.{key} was {there.get(part, {}).get(key)!r} and is now {value!r}"
@@ -168,33 +205,39 @@ def _check_same(config: RunConfig, folder: RunFolder) -> None:
     raise RequestError(f"{folder.path} holds a run with another config ({what}); choose another folder with --out.")
 
 
-def _carry_out(config: RunConfig, folder: RunFolder, on_log: Callable[[Record], None] | None) -> Record:
+def _carry_out(config: RunConfig, folder: RunFolder, replicas: Replicas, on_log: Callable[[Record], None] | None) -> Record:
     import torch
 
     from eureka.training import Loop
 
     torch.set_num_threads(config.training.threads)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(config.training.deterministic, warn_only=True)
     task, model = build(config)
-    folder.write("config.json", config.model_dump(mode="json"))
-    folder.write("environment.json", environment())
-    loop = Loop(model, task, config.training, folder, on_log)
-    folder.write("task.json", {"levels": [asdict(level) for level in loop.levels]})
-    status = loop.run()
-    moments, last = loop.moments(), (loop.log.records or [{}])[-1]
-    record: Record = {
+    loop = Loop(model, task, config.training, folder, on_log if replicas.first else None, replicas)
+    if replicas.first:
+        folder.write("config.json", config.model_dump(mode="json"))
+        folder.write("environment.json", environment())
+        folder.write("task.json", {"levels": [asdict(level) for level in loop.levels]})
+    record = _result(loop, loop.run())
+    if replicas.first:
+        folder.write("result.json", record)
+    return record
+
+
+def _result(loop: Loop, status: str) -> Record:
+    progress = loop.progress
+    last = (progress.log.records or [{}])[-1]
+    return {
         "status": status,
         "steps": loop.step,
         "seconds": round(loop.seconds, 3),
-        "samples": loop.step * config.training.batch_size,
-        "eureka_step": loop.moment.step if loop.moment else None,
-        "onset_step": loop.moment.onset if loop.moment else None,
-        "moments": [asdict(moment) for moment in moments],
+        "samples": loop.step * loop.config.batch_size,
+        "eureka_step": progress.moment.step if progress.moment else None,
+        "onset_step": progress.moment.onset if progress.moment else None,
+        "moments": [asdict(moment) for moment in progress.moments()],
         "final_loss": last.get("validation_loss"),
         "final_accuracy": last.get("validation_accuracy"),
     }
-    folder.write("result.json", record)
-    return record
 
 
 def environment() -> Record:

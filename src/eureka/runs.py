@@ -59,10 +59,10 @@ class RunFolder:
         """How the run ended, or None while it has not."""
         return self._read("result.json")
 
-    def metrics(self) -> list[Record]:
-        """All logged lines; a last line that was torn by a kill is left out."""
+    def metrics(self, size: int | None = None) -> list[Record]:
+        """All logged lines, or those in the first `size` bytes; a last line that was torn by a kill is left out."""
         try:
-            lines = self.metrics_file.read_bytes().split(b"\n")
+            lines = self.metrics_file.read_bytes()[:size].split(b"\n")
         except FileNotFoundError:
             return []
         return [self._line(number, line) for number, line in enumerate(lines[:-1], start=1)]

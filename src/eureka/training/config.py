@@ -46,6 +46,12 @@ class TrainingConfig(BaseModel):
     """processor threads; sums in another order give other last bits, so this is part of the config"""
     device: Literal["cpu", "cuda", "mps"] = "cpu"
     """where to train"""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """bfloat16: autocast, the weights stay in float32"""
+    tensorboard: bool = False
+    """log for TensorBoard as well, in the run folder"""
+    deterministic: bool = True
+    """false (or --fast) lets the device choose faster kernels whose last bits may change from run to run"""
 
     @model_validator(mode="after")
     def _warm_up_ends(self) -> TrainingConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -11,16 +12,19 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eureka.runs import Record, RunFolder
-from eureka.tasks import Batch, Task
+from eureka.tasks import Batch, Split, Task
 from eureka.training.checkpoint import load_checkpoint, save_checkpoint
 from eureka.training.config import TrainingConfig
 from eureka.training.metrics import MetricsLog
-from eureka.training.moment import Moment, Point, eureka_moment, find_moments
 from eureka.training.optimiser import learning_rate, make_optimiser, set_learning_rate
+from eureka.training.progress import Progress
+from eureka.training.replicas import Replicas, join_replicas, map_batch
 from eureka.training.signals import Interrupted, StopRequest
+from eureka.training.tensorboard import TensorBoardLog
 
 Status = Literal["finished", "stopped_early", "diverged"]
 VALIDATION_SEED = 20_240_610  # the same validation samples for every run of a task
+DIVERGED = 1_000  # what processes tell each other besides signal numbers
 
 
 class Loop:
@@ -33,112 +37,117 @@ class Loop:
         config: TrainingConfig,
         folder: RunFolder,
         on_log: Callable[[Record], None] | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
         self.model, self.task, self.config, self.folder = model.to(config.device), task, config, folder
-        self.on_log = on_log or (lambda record: None)
+        self.listeners: list[Callable[[Record], None]] = [on_log] if on_log else []
+        self.replicas = replicas or join_replicas(config.batch_size, config.device)
+        self.forward = self.replicas.wrap(self.model)
+        self.operators: list[Any] = [module for module in model.modules() if callable(getattr(module, "advance", None))]
         self.optimiser = make_optimiser(self.model, config)
         self.rate = learning_rate(config)
         self.generator = Generator().manual_seed(config.seed)
         self.validation = self._sample(config.validation_samples, Generator().manual_seed(VALIDATION_SEED), "validation")
         self.levels = task.levels(config.label_smoothing)
+        self.progress = Progress(MetricsLog(folder.metrics_file, self.replicas.first), self.levels, config.device)
         self.step, self.seconds = 0, 0.0
-        self.train_loss = torch.zeros((), device=config.device)
-        self.train_accuracy = torch.zeros((), device=config.device)
-        self.summed = 0
-        self.log = MetricsLog(folder.metrics_file)
-        self.moment: Moment | None = None
 
     def run(self) -> Status:
         """Train until the end, an early stop or divergence; `Interrupted` after a signal."""
         self._resume()
-        with StopRequest() as stop:
+        with StopRequest() as stop, self._tensorboard():
             started = time.perf_counter()
-            while True:
-                if status := self._ended():
-                    return status
-                if not self._train_step():
-                    return "diverged"
-                if self.step % self.config.log_every == 0 or self.step == self.config.steps:
+            while (status := self._ended()) is None:
+                finite = self._train_step()
+                if finite and self._is_time_for(self.config.log_every):
                     self._log()
+                wish = self.replicas.agree(DIVERGED if not finite else stop.signum or 0)
+                if wish == DIVERGED:
+                    return "diverged"
                 now = time.perf_counter()
                 self.seconds, started = self.seconds + now - started, now
-                if stop.signum is not None or self.step % self.config.checkpoint_every == 0 or self._ended():
+                if wish or self._is_time_for(self.config.checkpoint_every) or self._ended():
                     self._save()
-                if stop.signum is not None and not self._ended():
-                    raise Interrupted(stop.signum, self.step)
+                if wish and not self._ended():
+                    raise Interrupted(wish, self.step)
+            return status
 
     def _train_step(self) -> bool:
         set_learning_rate(self.optimiser, self.rate(self.step))
-        self._advance()
-        batch = self._sample(self.config.batch_size, self.generator, "train")
-        outputs = self.model(batch.inputs)
-        loss = self.task.loss(outputs, batch, self.config.label_smoothing)
+        for operator in self.operators:
+            operator.advance(self.step)
+        batch = self.replicas.share(self._sample(self.config.batch_size, self.generator, "train"))
+        with self._precision():
+            outputs = self.forward(batch.inputs)
+            loss = self.task.loss(outputs, batch, self.config.label_smoothing)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
         self.step += 1
-        self.train_loss += loss.detach()
-        self.train_accuracy += self.task.accuracy(outputs.detach(), batch)
-        self.summed += 1
+        self.progress.add(loss.detach(), self.task.accuracy(outputs.detach(), batch))
         return math.isfinite(loss.item())
 
     def _log(self) -> None:
+        train_loss, train_accuracy = map(self.replicas.mean, self.progress.means())
         loss, accuracy = self.validate()
         record: Record = {
             "step": self.step,
-            "train_loss": self.train_loss.item() / self.summed,
-            "train_accuracy": self.train_accuracy.item() / self.summed,
+            "train_loss": train_loss.item(),
+            "train_accuracy": train_accuracy.item(),
             "validation_loss": loss,
             "validation_accuracy": accuracy,
             "lr": self.rate(self.step - 1),
         }
-        self.train_loss.zero_()
-        self.train_accuracy.zero_()
-        self.summed = 0
-        self.log.append(record)
-        self._look()
-        self.on_log(record)
+        self.progress.record(record)
+        for listener in self.listeners:
+            listener(record)
 
     @torch.no_grad()
     def validate(self) -> tuple[float, float]:
-        """Loss and accuracy on the validation samples, without label smoothing's influence on the model."""
+        """Loss and accuracy on the validation samples."""
         self.model.eval()
-        outputs = torch.cat([self.model(part) for part in torch.split(self.validation.inputs, self.config.batch_size)])
+        with self._precision():
+            outputs = torch.cat([self.model(part) for part in torch.split(self.validation.inputs, self.config.batch_size)])
+            loss = self.task.loss(outputs, self.validation, self.config.label_smoothing)
         self.model.train()
-        loss = self.task.loss(outputs, self.validation, self.config.label_smoothing)
         return loss.item(), self.task.accuracy(outputs, self.validation).item()
 
-    def moments(self) -> list[Moment]:
-        """The leaps so far, from level to level."""
-        return find_moments(self._points(), self.levels)
-
-    def _look(self) -> None:
-        if self.moment is None:
-            self.moment = eureka_moment(self._points(), self.levels)
-
-    def _points(self) -> list[Point]:
-        return [Point(r["step"], r["validation_loss"], r["validation_accuracy"]) for r in self.log.records]
+    def _is_time_for(self, every: int) -> bool:
+        return self.step % every == 0 or self.step == self.config.steps
 
     def _ended(self) -> Status | None:
-        if self.config.early_stop and self.moment and self.step >= self.moment.step + self.config.early_stop_after:
+        moment = self.progress.moment
+        if self.config.early_stop and moment and self.step >= moment.step + self.config.early_stop_after:
             return "stopped_early"
         return "finished" if self.step >= self.config.steps else None
 
-    def _advance(self) -> None:
-        for module in self._operators():
-            module.advance(self.step)
+    @contextlib.contextmanager
+    def _tensorboard(self) -> Iterator[None]:
+        if not (self.config.tensorboard and self.replicas.first):
+            yield
+            return
+        log = TensorBoardLog(self.folder.path, self.step)
+        self.listeners.append(log)
+        try:
+            yield
+        finally:
+            log.close()
 
-    def _operators(self) -> Iterator[Any]:
-        return (module for module in self.model.modules() if hasattr(module, "advance"))
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        if self.config.precision == "float32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.config.device, torch.bfloat16)
 
-    def _sample(self, n: int, generator: Generator, split: Literal["train", "validation"]) -> Batch:
+    def _sample(self, n: int, generator: Generator, split: Split) -> Batch:
         batch = self.task.sample(n, generator, split)
         if self.config.device == "cpu":
             return batch
         move: Callable[[Tensor], Tensor] = lambda tensor: tensor.to(self.config.device, non_blocking=True)  # noqa: E731
-        return Batch(move(batch.inputs), move(batch.labels), {name: move(step) for name, step in batch.steps.items()})
+        return map_batch(batch, move)
 
     def _save(self) -> None:
+        if not self.replicas.first:
+            return
         state = {
             "step": self.step,
             "seconds": self.seconds,
@@ -146,21 +155,17 @@ class Loop:
             "optimiser": self.optimiser.state_dict(),
             "data_generator": self.generator.get_state(),
             "torch_generator": torch.get_rng_state(),
-            "sums": {"loss": self.train_loss, "accuracy": self.train_accuracy, "count": self.summed},
-            "metrics_bytes": self.log.size,
+            "progress": self.progress.state(),
         }
         save_checkpoint(self.folder.checkpoints, self.step, state)
 
     def _resume(self) -> None:
         state = load_checkpoint(self.folder.checkpoints)
-        self.log.open(state["metrics_bytes"] if state else 0)
+        self.progress.resume(state["progress"] if state else None)
         if state is None:
             return
-        self.step, self.seconds, self.summed = state["step"], state["seconds"], state["sums"]["count"]
+        self.step, self.seconds = state["step"], state["seconds"]
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["data_generator"])
         torch.set_rng_state(state["torch_generator"])
-        self.train_loss.copy_(state["sums"]["loss"])
-        self.train_accuracy.copy_(state["sums"]["accuracy"])
-        self._look()

@@ -10,28 +10,36 @@ from eureka.runs import Record, RunFolder
 
 
 class MetricsLog:
-    """Appends to ``metrics.jsonl``; knows its size, so that a resumed run can cut off what came after its checkpoint."""
+    """Appends to ``metrics.jsonl``; knows its size, so that a resumed run can cut off what came after its checkpoint.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Of several processes of one run only the first writes; the others keep the same records in memory.
+    """
+
+    def __init__(self, path: Path, writes: bool = True) -> None:
+        self.path, self.writes = path, writes
         self.records: list[Record] = []
         self.size = 0
 
     def open(self, size: int) -> None:
         """Go on after the first `size` bytes; whatever is behind them will be logged again."""
-        self.path.touch()
-        with self.path.open("r+b") as file:
-            file.truncate(size)
-        self.records = RunFolder(self.path.parent).metrics()
+        if self.writes:
+            self.path.touch()
+            with self.path.open("r+b") as file:
+                file.truncate(size)
+        self.records = RunFolder(self.path.parent).metrics(size)
         self.size = size
 
     def append(self, record: Record) -> None:
         """Write one line."""
         line = json.dumps(record).encode() + b"\n"
+        if self.writes:
+            self._write(line)
+        self.records.append(record)
+        self.size += len(line)
+
+    def _write(self, line: bytes) -> None:
         try:
             with self.path.open("ab") as file:
                 file.write(line)
         except OSError as error:
-            raise WorkError(f"cannot write {self.path}: {error.strerror}; the run goes on from its last checkpoint.") from None
-        self.records.append(record)
-        self.size += len(line)
+            raise WorkError(f"cannot write {self.path}: {error.strerror}; run again to go on from the last checkpoint.") from None
