@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -37,8 +39,8 @@ def _mask_tensor(q: Tensor, k: Tensor, mask: Mask) -> Tensor | None:
 
 
 def plain_beta(q: Tensor) -> float:
-    """1/√d: the inverse temperature of plain softmax."""
-    return float(q.shape[-1] ** -0.5)
+    """1/√d: the inverse temperature of plain softmax, to the last bit that of SDPA."""
+    return 1.0 / math.sqrt(q.shape[-1])
 
 
 def repeat_heads(k: Tensor, heads: int) -> Tensor:
