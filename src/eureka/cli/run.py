@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,6 +46,8 @@ def _carry_out(config: RunConfig, root: Path, json: bool) -> None:
     except Interrupted as stop:
         sys.stderr.write(f"{stop}.\n")
         raise typer.Exit(128 + stop.signum) from None
+    if os.environ.get("RANK", "0") != "0":  # under torchrun the first process speaks for all
+        return
     if json:
         print_json({"folder": str(folder), "config": config.model_dump(mode="json"), **result.record})
         return

@@ -26,6 +26,7 @@ class Decoder(Transformer):
         patch: Positive | tuple[Positive, Positive] = 4,
         qkv_bias: bool = True,
         init_std: Ratio = 0.02,
+        qk_init_scale: Ratio = 1.0,
         drop_path: Rate = 0.0,
         tied: bool = False,
     ) -> None:
@@ -45,6 +46,7 @@ class Decoder(Transformer):
             drop_path=drop_path,
             tied=tied,
             init_std=init_std,
+            qk_init_scale=qk_init_scale,
         )
         self.per_token = per_token
 

@@ -32,6 +32,7 @@ class Encoder(Transformer):
         readout: Literal["cls", "mean"] = "cls",
         qkv_bias: bool = False,
         init_std: Ratio = 0.02,
+        qk_init_scale: Ratio = 1.0,
         post_norm: bool = False,
         drop_path: Rate = 0.0,
         tied: bool = False,
@@ -52,6 +53,7 @@ class Encoder(Transformer):
             drop_path=drop_path,
             tied=tied,
             init_std=init_std,
+            qk_init_scale=qk_init_scale,
         )
         self.per_token = per_token
 
@@ -79,6 +81,7 @@ class ViT(Encoder):
         readout: Literal["cls", "mean"] = "cls",
         qkv_bias: bool = False,
         init_std: Ratio = 0.02,
+        qk_init_scale: Ratio = 1.0,
         drop_path: Rate = 0.1,
     ) -> None:
         if len(input_shape) != 3:
@@ -95,5 +98,6 @@ class ViT(Encoder):
             readout=readout,
             qkv_bias=qkv_bias,
             init_std=init_std,
+            qk_init_scale=qk_init_scale,
             drop_path=drop_path,
         )

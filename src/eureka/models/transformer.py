@@ -45,6 +45,7 @@ class Transformer(nn.Module):
         drop_path: float,
         tied: bool,
         init_std: float,
+        qk_init_scale: float,
     ) -> None:
         super().__init__()
         if dim % heads:
@@ -69,6 +70,7 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(dim, eps=EPS)
         self.head = nn.Linear(dim, classes, bias=not tied)
         self._initialise(init_std)
+        self._sharpen(qk_init_scale)
         if tied:
             self._tie(classes, vocabulary)
 
@@ -81,6 +83,13 @@ class Transformer(nn.Module):
         for parameter in (self.positions, self.cls):
             if parameter is not None:
                 nn.init.trunc_normal_(parameter, std=std)
+
+    def _sharpen(self, scale: float) -> None:
+        """Start with logits `scale` times as large: W_Q and W_K by its root each."""
+        with torch.no_grad():
+            for block in self.blocks:
+                weight = block.attention.qkv.weight
+                weight[: 2 * len(weight) // 3] *= scale**0.5
 
     def _tie(self, classes: int, vocabulary: int | None) -> None:
         if not isinstance(self.embed, TokenEmbedding) or classes != vocabulary:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from eureka.patching.sites import Site
+from eureka.patching.sites import Site, find_sites
 
 APART = {
     "q": ("query", "q_proj", "q_lin", "q", "to_q", "wq", "w_q", "q_linear", "q_attn", "query_proj"),
@@ -35,6 +35,11 @@ class Projection(NamedTuple):
         groups = heads if heads and size.shape[0] % heads == 0 else 1
         means: list[float] = size.reshape(groups, -1).mean(dim=1).tolist()
         return means
+
+
+def find_projections(model: nn.Module) -> list[dict[str, Projection]]:
+    """Those of every place where a model attends."""
+    return [projections(site) for site in find_sites(model).sites]
 
 
 def projections(site: Site) -> dict[str, Projection]:

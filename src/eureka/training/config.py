@@ -30,6 +30,8 @@ class TrainingConfig(BaseModel):
     """where a cosine schedule ends"""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
     """of AdamW; biases, norms, positions and class token are exempt"""
+    qk_lr_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """a control: W_Q and W_K learn at this multiple of the rate"""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """share of each label spread over all classes"""
     log_every: Count = 25

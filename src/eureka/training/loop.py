@@ -18,6 +18,7 @@ from eureka.training.config import TrainingConfig
 from eureka.training.metrics import MetricsLog
 from eureka.training.optimiser import learning_rate, make_optimiser, set_learning_rate
 from eureka.training.progress import Progress
+from eureka.training.query_key_rate import QueryKeyRate
 from eureka.training.replicas import Replicas, join_replicas, map_batch
 from eureka.training.signals import Interrupted, StopRequest
 from eureka.training.tensorboard import TensorBoardLog
@@ -45,6 +46,7 @@ class Loop:
         self.forward = self.replicas.wrap(self.model)
         self.operators: list[Any] = [module for module in model.modules() if callable(getattr(module, "advance", None))]
         self.optimiser = make_optimiser(self.model, config)
+        self.query_key = QueryKeyRate(self.model, config.qk_lr_scale)
         self.rate = learning_rate(config)
         self.generator = Generator().manual_seed(config.seed)
         self.validation = self._sample(config.validation_samples, Generator().manual_seed(VALIDATION_SEED), "validation")
@@ -82,7 +84,8 @@ class Loop:
             loss = self.task.loss(outputs, batch, self.config.label_smoothing)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        with self.query_key.around_step():
+            self.optimiser.step()
         self.step += 1
         self.progress.add(loss.detach(), self.task.accuracy(outputs.detach(), batch))
         return math.isfinite(loss.item())
