@@ -1,8 +1,8 @@
 """Make the confidence mean something: ``python -m eureka.curves.calibration`` fits it and shows that it holds.
 
-Every candidate drop of many planted curves is labelled true or false; a logistic regression on its features gives the weights kept in
-`eureka.curves.confidence`. The reliability is then counted on curves whose shapes and noises the fit never met: of all drops
-reported with a confidence near c, a share of about c should be planted ones.
+Every candidate drop of many planted curves is labelled true or false; a logistic regression on its features gives the weights
+kept in `eureka.curves.confidence`. The reliability is then counted on curves whose shapes and noises the fit never met: of all
+drops reported with a confidence near c, a share of about c should be planted ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def same(grid: Grid, drop: Drop, truth: Truth) -> bool:
     onset, end = grid.step(drop.onset), grid.step(drop.end)
     shared = min(end, truth.end) - max(onset, truth.onset)
     shorter, longer = sorted([end - onset, truth.length])
-    return shared > -2.0 * grid.width and shared + 2.0 * grid.width >= 0.5 * shorter and longer <= 5.0 * shorter + 4.0 * grid.width
+    return (
+        shared > -2.0 * grid.width and shared + 2.0 * grid.width >= 0.5 * shorter and longer <= 5.0 * shorter + 4.0 * grid.width
+    )
 
 
 def case(curve: Planted) -> Case:
@@ -93,7 +95,9 @@ def reliability(cases: Sequence[Case], bins: int = 10) -> list[tuple[float, floa
     sure = np.array([probability(f) for f in features])
     cell = np.minimum((sure * bins).astype(int), bins - 1)
     return [
-        (float(sure[cell == k].mean()), float(labels[cell == k].mean()), int((cell == k).sum())) for k in range(bins) if (cell == k).any()
+        (float(sure[cell == k].mean()), float(labels[cell == k].mean()), int((cell == k).sum()))
+        for k in range(bins)
+        if (cell == k).any()
     ]
 
 

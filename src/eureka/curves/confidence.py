@@ -9,8 +9,8 @@ import numpy as np
 
 from eureka.curves.grid import Array
 
-WEIGHTS = np.array([2.288, 2.155, 0.204, 0.897, -3.923, 1.806, -1.988, 5.707, -1.406, 0.600])
-OFFSET = -12.467
+WEIGHTS = np.array([2.183, 2.205, 0.231, 0.607, -4.132, 2.048, -1.231, 3.660, -1.633, 0.700])
+OFFSET = -9.645
 
 
 def probability(features: Array, weights: Array = WEIGHTS, offset: float = OFFSET) -> float:

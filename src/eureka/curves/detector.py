@@ -32,8 +32,8 @@ def detect(
 ) -> list[EurekaMoment]:
     """All Eureka-moments of a curve, in order; NaNs, gaps, duplicated and unsorted steps do no harm.
 
-    `lr` gives the learning rate at each value: drops that it explains have kind ``lr_step``. Drops that only undo a rise have kind
-    ``recovery``.
+    `lr` gives the learning rate at each value: drops that it explains have kind ``lr_step``. Drops that only undo a rise have
+    kind ``recovery``.
 
     >>> t = np.arange(1000)
     >>> [moment] = detect(2.0 - 1.8 / (1.0 + np.exp(-(t - 600) / 8.0)))
@@ -80,7 +80,7 @@ def separate(found: list[tuple[Grid, Drop, float]]) -> list[tuple[Grid, Drop, fl
 
 
 def _moment(grid: Grid, drop: Drop, sure: float, rates: tuple[Array, Array] | None) -> EurekaMoment:
-    plateau = Plateau(start=grid.step(drop.past - 0.5), end=grid.step(drop.onset), level=drop.usual)
+    plateau = Plateau(start=grid.step(drop.past), end=grid.step(drop.onset), level=drop.usual)
     return EurekaMoment(
         onset=plateau.end,
         steepest=grid.step(steepest(grid.values, drop.tenth, drop.ninetieth)),

@@ -26,6 +26,8 @@ WHITE = 4.0
 """A fall below this many standard deviations of white noise is not looked at …"""
 WANDER = 2.0
 """… nor below this many of all falls at its scale."""
+ROUNDING = 1e-12
+"""Falls below this share of the loss are the computer's."""
 MOST = 8
 """So many candidates of one scale are looked at, those that stand out most."""
 
@@ -85,7 +87,7 @@ def sliding_max(values: Array, width: int) -> Array:
 
 
 def candidates(scale: Scale, noise: Array) -> list[int]:
-    """Where the fall is the greatest of its surroundings and stands out from the noise and from the falls to new lows before it."""
+    """Where the fall is the greatest of its surroundings and stands out from the noise and from falls to new lows before it."""
     fall, length = scale.fall, scale.length
     size, back = len(fall), int(np.ceil(LOOK_BACK * length))
     if size < 3:
@@ -101,5 +103,7 @@ def candidates(scale: Scale, noise: Array) -> list[int]:
     past = earlier[np.maximum(index - length - back + 1, 0)]
     usual = np.median(np.abs(fall - np.median(fall)))
     limit = np.maximum(WHITE * np.sqrt(2.0 / scale.window) * noise[index + scale.window], WANDER * 1.4826 * usual)
+    limit = np.maximum(limit, ROUNDING * float(np.abs(scale.before).max()))
     index = index[fall[index] > np.maximum(STANDS_OUT * past, limit)]
-    return [int(i) for i in index[np.argsort(-fall[index] / noise[index + scale.window].clip(1e-300))[:MOST]]]
+    clear = fall[index] / (noise[index + scale.window] + 0.01 * fall.max())
+    return [int(i) for i in index[np.argsort(-clear)[:MOST]]]

@@ -6,6 +6,7 @@ All ratios are free of the units of the loss and of the step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -47,6 +48,16 @@ class Drop:
         return self.before - self.after
 
 
+def rank(values: Array, share: float) -> float:
+    """The value below which a `share` of all lie, without interpolation: much faster than `numpy.quantile` on short arrays.
+
+    >>> rank(np.array([3.0, 1.0, 2.0]), 0.5)
+    2.0
+    """
+    place = min(int(share * len(values)), len(values) - 1)
+    return float(np.partition(values, place)[place])
+
+
 def white_noise(y: Array) -> Array:
     """The standard deviation of the noise around each point, from second differences in 32 blocks.
 
@@ -55,9 +66,9 @@ def white_noise(y: Array) -> Array:
     second = np.abs(y[2:] - 2.0 * y[1:-1] + y[:-2]) / (0.6745 * np.sqrt(6.0))
     blocks = max(1, min(32, len(second) // 16))
     bounds = np.linspace(0, len(second), blocks + 1).astype(int)
-    level = np.array([np.median(second[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)])
+    level = np.array([np.median(second[a:b]) for a, b in pairwise(bounds)])
     centre = 0.5 * (bounds[:-1] + bounds[1:]) + 1.0
-    return np.interp(np.arange(len(y)), centre, level)
+    return np.asarray(np.interp(np.arange(len(y)), centre, level))
 
 
 def smooth(y: Array, width: int) -> Array:
@@ -106,7 +117,7 @@ def measure(y: Array, noise: Array, scale: Scale, index: int, reach: float, *, l
     gap_start, tail = index + window, final + window + gap
     low, high = max(past, gap_start - 2 * length), min(len(y), tail + window)
     curve = smooth(y[low:high], max(1, window // 2))
-    middle = int(round(crossing(curve, before - 0.5 * size, max(gap_start - window - low, 0), forward=True)))
+    middle = round(crossing(curve, before - 0.5 * size, max(gap_start - window - low, 0), forward=True))
     tenth = low + crossing(curve, before - 0.1 * size, middle, forward=False)
     ninetieth = low + crossing(curve, before - 0.9 * size, middle, forward=True)
     if not ninetieth > tenth:
@@ -116,10 +127,12 @@ def measure(y: Array, noise: Array, scale: Scale, index: int, reach: float, *, l
     duration = max(ninetieth - tenth, 1.0)
     stretch = y[past : max(past + 1, int(onset))]
     lowest = int(np.argmin(scale.before[: index + 1]))
-    features = _features(y, noise, scale, index, past=past, onset=onset, ninetieth=ninetieth, size=size, duration=duration, reach=reach, last=last)
+    features = _features(
+        y, noise, scale, index, past=past, onset=onset, ninetieth=ninetieth, size=size, duration=duration, reach=reach, last=last
+    )
     return Drop(
         past=past, onset=onset, end=end, tenth=tenth, ninetieth=ninetieth, before=before, after=after,
-        usual=float(np.median(stretch)), low=float(scale.before[lowest]), lowest=lowest + window // 2, features=features,
+        usual=rank(stretch, 0.5), low=float(scale.before[lowest]), lowest=lowest + window // 2, features=features,
     )  # fmt: skip
 
 
@@ -138,11 +151,11 @@ def _features(
     """NAMES, each a logarithm of a ratio or a ratio within fixed limits."""
     fall, length = scale.fall, scale.length
     earlier = fall[past : max(index - length, past) + 1]
-    typical = float(np.median(earlier))
+    typical = rank(earlier, 0.5)
     white = float(noise[past : int(onset) + 1].mean())
     tiny = 1e-9 * size
-    spread = max(1.4826 * float(np.median(np.abs(earlier - typical))), white * np.sqrt(2.0 / scale.window), tiny)
-    greatest = max(float(np.quantile(earlier, 0.98)), spread)
+    spread = max(1.4826 * rank(np.abs(earlier - typical), 0.5), white * np.sqrt(2.0 / scale.window), tiny)
+    greatest = max(rank(earlier, 0.98), spread)
     rest = np.abs(np.concatenate([earlier, fall[index + 2 * length :]]))
     stretch = y[past : max(int(onset), past + 2)]
     quarter = max(1, len(stretch) // 4)
@@ -155,7 +168,7 @@ def _features(
         _log((onset - past) / duration, 0.3, 6.0),
         _log((fall[index] - typical) / spread, 2.0, 20.0),
         _log(fall[index] / greatest, 1.0, 8.0),
-        _log(fall[index] / max(float(np.quantile(rest, 0.75)), tiny), 1.0, 12.0),
+        _log(fall[index] / max(rank(rest, 0.75), tiny), 1.0, 12.0),
         np.clip(progress / size, 0.0, 1.0),
         _log(size / reach, 0.003, 0.3),
         np.clip(further, -0.3, 0.6),

@@ -22,7 +22,7 @@ FASTER = 1.5
 """… and fell this many times more than those fell."""
 TRIES = 3
 """A fall that has stopped is looked at so many times, each after twice the time: its other side must be seen as well."""
-COST = 250
+COST = 500
 """Points that pay for one run of the full detector (about 3 ms), so that a point costs microseconds."""
 BURST = 3
 """Runs that may be saved up for the moment when they are needed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from eureka.curves.synthetic import Planted, Sketch
@@ -49,7 +51,7 @@ def staircase(sketch: Sketch) -> Planted:
     count = int(sketch.rng.integers(2, 5))
     _start(sketch, 0.3)
     bounds = 0.12 + 0.85 * np.cumsum(np.append(0.0, sketch.rng.dirichlet(np.full(count, 8.0))))
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(bounds):
         plateau = sketch.rng.uniform(0.55, 0.75) * (stop - start)
         length = max(plateau / sketch.log_uniform(1.5, 15.0), 3.0 / len(sketch.t))
         length = min(length, 0.9 * (stop - start) - plateau)

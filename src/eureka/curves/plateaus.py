@@ -20,7 +20,9 @@ LONG = 0.2
 """A plateau takes at least this share of the time until its end."""
 
 
-def find_plateaus(values: ArrayLike, steps: ArrayLike | None = None, *, moments: list[EurekaMoment] | None = None) -> list[Plateau]:
+def find_plateaus(
+    values: ArrayLike, steps: ArrayLike | None = None, *, moments: list[EurekaMoment] | None = None
+) -> list[Plateau]:
     """All plateaus of a curve in order: those that an abrupt drop ended, and every other long flat stretch.
 
     `moments` are those of `detect`, if they are known already.

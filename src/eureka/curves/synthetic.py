@@ -119,7 +119,11 @@ class Sketch:
         if rng.random() < 0.4:  # the smaller the loss, the smaller its noise
             noise = noise * np.clip((y + floor) / (scale + floor), 0.02, 3.0)
         y = y + floor + self.setting.noise * scale * noise
-        unit, width, start = 10.0 ** rng.uniform(-3.0, 3.0), 10.0 ** rng.uniform(-2.0, 3.0), rng.uniform(0.0, 3.0) * (rng.random() < 0.3)
+        unit, width, start = (
+            10.0 ** rng.uniform(-3.0, 3.0),
+            10.0 ** rng.uniform(-2.0, 3.0),
+            rng.uniform(0.0, 3.0) * (rng.random() < 0.3),
+        )
         steps = (self.t * (len(y) - 1) + start) * width
 
         def real(truth: Truth) -> Truth:

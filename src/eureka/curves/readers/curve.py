@@ -1,0 +1,114 @@
+"""Read the loss curve out of a log of any of the known formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from eureka.curves.readers.columns import find_loss, find_rate, find_step
+from eureka.curves.readers.formats import Progress, open_source
+from eureka.curves.readers.source import ROWS, Array, Source, Thinner
+from eureka.errors import RequestError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A loss curve and where it came from."""
+
+    file: str
+    metric: str
+    step_name: str
+    steps: Array
+    values: Array
+    lr: Array | None
+    """The learning rate at each step, if the file (or another) tells it."""
+    points: int
+    """Points in the file; a very long series is kept thinned out."""
+    metrics: tuple[str, ...]
+    """All numeric columns of the file."""
+
+
+def read_curve(
+    path: str | Path,
+    *,
+    column: str | None = None,
+    step_column: str | None = None,
+    lr_column: str | None = None,
+    lr_file: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Curve:
+    """The loss curve in a file or folder; columns that are not named are guessed, and the guess is in the answer.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "log.csv"
+    ...     _ = file.write_text("step,loss\\n0,2.5\\n10,2.0\\n20,1.5\\n")
+    ...     curve = read_curve(file)
+    >>> curve.metric, curve.step_name, curve.values.tolist()
+    ('loss', 'step', [2.5, 2.0, 1.5])
+    """
+    path = Path(path)
+    source = open_source(path, progress)
+    if not source.names:
+        raise RequestError(f"{path}: holds no numbers.")
+    step = find_step(source, step_column)
+    rate = find_rate(source, lr_column)
+    metric = find_loss(source, step, rate, column)
+    if metric is None:
+        raise RequestError(f"{path}: holds no column beside {step!r}; name one with --column.")
+    thin = _collect(source, metric, step)
+    if thin.points < 2:
+        raise RequestError(
+            f"{path}: {metric!r} has {'one point' if thin.points else 'no finite value'}; a curve needs at least two."
+        )
+    steps, values = thin.result()
+    rates = None
+    if lr_file is not None:
+        rates = _rates_of(Path(lr_file), steps, step_column)
+    elif rate is not None and rate != metric:
+        rates = held(*_collect(source, rate, step).result(), steps)
+    return Curve(
+        file=str(path),
+        metric=metric,
+        step_name=step,
+        steps=steps,
+        values=values,
+        lr=rates,
+        points=thin.points,
+        metrics=tuple(source.names),
+    )
+
+
+def _collect(source: Source, name: str, step: str) -> Thinner:
+    thin = Thinner()
+    for steps, values in source.series(name, step):
+        thin.add(steps, values)
+    return thin
+
+
+def held(steps: Array, rates: Array, wanted: Array) -> Array | None:
+    """The rate at each wanted step: that of the last step logged before it, for a rate changes in steps.
+
+    >>> held(np.array([0.0, 10.0]), np.array([0.1, 0.01]), np.array([0.0, 9.0, 10.0])).tolist()
+    [0.1, 0.1, 0.01]
+    """
+    if not len(steps):
+        return None
+    order = np.argsort(steps, kind="stable")
+    place = np.searchsorted(steps[order], wanted, side="right") - 1
+    return np.asarray(rates[order][np.maximum(place, 0)])
+
+
+def _rates_of(path: Path, steps: Array, step_name: str | None) -> Array | None:
+    """The learning rate out of a file of its own."""
+    source = open_source(path, None)
+    step = find_step(source, step_name if step_name in source.names else None)
+    rate = find_rate(source, None) or find_loss(source, step, None, None)
+    if rate is None:
+        raise RequestError(f"{path}: holds no learning rate.")
+    own, rates = _collect(source, rate, step).result()
+    if step == ROWS and len(own) != len(steps):
+        raise RequestError(f"{path}: {len(own)} learning rates without steps for a curve of {len(steps)} points.")
+    return held(steps if step == ROWS else own, rates, steps)

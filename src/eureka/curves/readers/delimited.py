@@ -1,0 +1,153 @@
+"""CSV, TSV and the like: any delimiter, with a header or without, plain or gzipped; also Lightning's and W&B's exports."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from eureka.curves.readers.files import open_binary
+from eureka.curves.readers.source import ROWS, Array, Chunks, Source, finite, number
+from eureka.errors import RequestError
+
+DELIMITERS = (",", "\t", ";", "|", " ")
+BLOCK = 1 << 22
+"""Bytes read at once: memory does not depend on the length of the file."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a file is written."""
+
+    delimiter: str
+    names: tuple[str, ...]
+    has_header: bool
+    skipped: int
+    """Lines before the first row of numbers."""
+
+
+def delimited(path: Path, progress: Progress | None = None) -> Source:
+    """A table as a source."""
+    layout = _layout(path)
+    numeric = _numeric(path, layout)
+
+    def series(name: str, step: str) -> Chunks:
+        column = layout.names.index(name)
+        at = None if step == ROWS else layout.names.index(step)
+        row = 0
+        for table in tables(path, layout, progress):
+            steps = np.arange(row, row + len(table), dtype=float) if at is None else table[:, at]
+            row += len(table)
+            yield finite(steps, table[:, column])
+
+    return Source(names=numeric, series=series, has_header=layout.has_header)
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    if delimiter == " ":
+        return line.split()
+    return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
+
+
+def _layout(path: Path) -> Layout:
+    """Guess the delimiter and the header from the first lines."""
+    with open_binary(path) as file:
+        head = file.read(1 << 16).decode("utf-8-sig", errors="replace").splitlines()
+    lines = [(i, line) for i, line in enumerate(head) if line.strip() and not line.lstrip().startswith("#")][:50]
+    if not lines:
+        raise RequestError(f"{path}: is empty.")
+    delimiter = _delimiter([line for _, line in lines])
+    first = _split(lines[0][1], delimiter)
+    header = all(number(field) != number(field) and field.lower() != "nan" for field in first if field)
+    names = tuple(_unique(first)) if header else tuple(f"column {i + 1}" for i in range(len(first)))
+    return Layout(delimiter, names, header, lines[0][0] + (1 if header else 0))
+
+
+def _delimiter(lines: list[str]) -> str:
+    """The one that splits most lines into the same number of fields, and into more than one."""
+    best, chosen = (0, 0), ","
+    for delimiter in DELIMITERS:
+        fields, lines_alike = Counter(len(_split(line, delimiter)) for line in lines).most_common(1)[0]
+        if fields > 1 and (lines_alike, fields) > best:
+            best, chosen = (lines_alike, fields), delimiter
+    return chosen
+
+
+def _unique(names: list[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    out = []
+    for i, name in enumerate(names):
+        name = name or f"column {i + 1}"
+        seen[name] += 1
+        out.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return out
+
+
+def _numeric(path: Path, layout: Layout) -> list[str]:
+    """Names of the columns that hold at least one number among the first rows, or anywhere if none does there."""
+    found = np.zeros(len(layout.names), bool)
+    for table in tables(path, layout):
+        if len(table):
+            found |= np.isfinite(table).any(axis=0)
+        if found.any():
+            break
+    return [name for name, good in zip(layout.names, found, strict=True) if good]
+
+
+def tables(path: Path, layout: Layout, progress: Progress | None = None) -> Iterator[Array]:
+    """The rows of a file in blocks, what is no number being NaN."""
+    line, rest, last = layout.skipped, b"", False
+    with open_binary(path) as file:
+        for _ in range(layout.skipped):
+            file.readline()
+        while not last:
+            block = file.read(BLOCK)
+            last = len(block) < BLOCK
+            text = rest + block
+            cut = len(text) if last else text.rfind(b"\n") + 1
+            text, rest = text[:cut], text[cut:]
+            yield _table(path, layout, text, line, last)
+            line += text.count(b"\n")
+            if progress is not None:
+                progress(len(block))
+
+
+def _table(path: Path, layout: Layout, text: bytes, line: int, last: bool) -> Array:
+    """Plain numbers are parsed in one go; anything else row by row."""
+    width = len(layout.names)
+    rows = text.count(b"\n") + (not text.endswith(b"\n")) if text else 0
+    if layout.delimiter != " " and b'"' not in text and b"#" not in text:
+        sep = layout.delimiter.encode()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it stops at what is no number; the size tells
+            joined = text.strip().replace(b"\r\n", sep).replace(b"\n", sep)
+            flat = (
+                np.fromstring(joined.decode("utf-8", errors="replace"), sep=layout.delimiter)
+                if b"\n\n" not in text
+                else np.empty(0)
+            )
+        if len(flat) == rows * width and joined.count(sep) == rows * width - 1:
+            return flat.reshape(rows, width)
+    return _row_by_row(path, layout, text, line, last)
+
+
+def _row_by_row(path: Path, layout: Layout, text: bytes, line: int, last: bool) -> Array:
+    width, out = len(layout.names), []
+    lines = text.decode("utf-8", errors="replace").splitlines()
+    for place, one in enumerate(lines):
+        if not one.strip() or one.lstrip().startswith("#"):
+            continue
+        fields = _split(one, layout.delimiter)
+        if len(fields) != width:
+            if last and place == len(lines) - 1 and len(fields) < width:
+                continue  # a run that goes on has written half a line
+            raise RequestError(f"{path}: line {line + place + 1} has {len(fields)} fields where the first has {width}.")
+        out.append([number(field) for field in fields])
+    return np.array(out, dtype=float).reshape(-1, width)
