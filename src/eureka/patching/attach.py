@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
 from eureka.patching.calls import CallSite
-from eureka.patching.hugging_face import HuggingFaceSite, register
+from eureka.patching.hugging_face import HuggingFaceSite
 from eureka.patching.multihead import MultiheadSite
 from eureka.patching.seat import SEATS, Observer, Seat, seats, settle
 from eureka.patching.sites import Site
@@ -23,7 +22,7 @@ SWITCHES = "_eureka_switches"
 def attach(site: Site, token: str, operator: Operator | None = None, observer: Observer | None = None) -> None:
     """Put an operator or an observer on top of what is there."""
     module = site.module
-    if site.slot not in seats(module):
+    if site.slot not in module.__dict__.get(SEATS, {}):
         _swap(site)
         original = module._modules.get(site.slot)
         seats(module)[site.slot] = Seat(original if isinstance(original, Operator) else None)
@@ -50,11 +49,8 @@ def detach(module: nn.Module, slot: str, token: str | None = None) -> None:
 def _swap(site: Site) -> None:
     if site.kind == "operator" or type(site.module) is not base_class(site.module):
         return
-    if isinstance(site.module, torch.jit.ScriptModule):
-        raise RequestError(f"{site.name} is compiled by torch.jit and cannot be patched; patch the model before scripting it.")
     if site.kind == "hugging_face":
         _check_implementation(site)
-        register()
     elif "forward" in site.module.__dict__:
         raise RequestError(
             f"{site.name} has a forward of its own on the instance, put there by somebody else; patch before that."

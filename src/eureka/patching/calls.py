@@ -7,8 +7,9 @@ inside a patched module it calls the operator, everywhere else the function itse
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,13 +18,17 @@ from torch import Tensor, nn
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
+from eureka.patching.code import global_names
 from eureka.patching.frames import current, inside_operator, running
 from eureka.patching.masks import mask_of, rescaled
-from eureka.patching.seat import SLOT, observe
+from eureka.patching.seat import SEATS, SLOT, observe
 from eureka.patching.swapped import base_class
 
 FUNCTION = "scaled_dot_product_attention"
 ORIGINAL = F.scaled_dot_product_attention
+
+Place = tuple[dict[str, Any], str]
+"""A namespace and a name in it."""
 
 _lock = threading.Lock()
 _users: dict[tuple[int, str], int] = {}
@@ -53,21 +58,25 @@ def _run(module: nn.Module, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     function = getattr(base_class(module), name)
     if frame is not None and frame.module is module:  # one wrapped method called another
         return function(module, *args, **kwargs)
-    held = [(module.__dict__, key) for key, value in module.__dict__.items() if value is ORIGINAL]
+    held = [(module.__dict__, key) for key, value in module.__dict__.items() if is_function(value)]
     with _detoured([*places(base_class(module)), *held]), running(module, takes_calls=True):
         return function(module, *args, **kwargs)
 
 
-def places(base: Any) -> list[tuple[dict[str, Any], str]]:
+@cache
+def places(base: Any) -> tuple[Place, ...]:
     """Every name by which the code of a class reaches the function: F's own, and those imported from there."""
-    from eureka.patching.code import namespaces
+    imported = [place for place in global_names(base) if is_function(place[0].get(place[1]))]
+    return ((vars(F), FUNCTION), *(place for place in imported if place[0] is not vars(F)))
 
-    imported = [(space, name) for space in namespaces(base) for name, value in list(space.items()) if value is ORIGINAL]
-    return [(vars(F), FUNCTION), *(place for place in imported if place[0] is not vars(F))]
+
+def is_function(value: Any) -> bool:
+    """The function itself, or the detour that another thread has put in its place."""
+    return value is ORIGINAL or value is detour
 
 
 @contextmanager
-def _detoured(where: list[tuple[dict[str, Any], str]]) -> Iterator[None]:
+def _detoured(where: Sequence[Place]) -> Iterator[None]:
     with _lock:
         for space, name in where:
             key = (id(space), name)
@@ -120,8 +129,6 @@ def detour(
 
 
 def _watched(module: nn.Module) -> bool:
-    from eureka.patching.seat import SEATS
-
     seat = module.__dict__.get(SEATS, {}).get(SLOT)
     return seat is not None and bool(seat.observers)
 

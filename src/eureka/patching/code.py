@@ -38,9 +38,10 @@ def read(cls: Any) -> Reading:
     return Reading(methods, tuple(dict.fromkeys(functions)))
 
 
-def namespaces(cls: Any) -> list[dict[str, Any]]:
-    """The globals of all functions that a class may run."""
-    return list({id(f.__globals__): f.__globals__ for f in read(cls).functions}.values())
+def global_names(cls: Any) -> list[tuple[dict[str, Any], str]]:
+    """Every global name that the functions of a class use, with the namespace it is looked up in."""
+    found = {(id(f.__globals__), name): (f.__globals__, name) for f in read(cls).functions for name in _names(f.__code__)}
+    return [place for place in found.values() if place[1] in place[0]]
 
 
 def _method_names(cls: type) -> list[str]:

@@ -30,21 +30,25 @@ class ConfigView:
     """
 
     def __init__(self, config: Any) -> None:
-        object.__setattr__(self, "_config", config)
+        self.__dict__["_config"] = config
 
     @property
     def _attn_implementation(self) -> str:
         return NAME
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(object.__getattribute__(self, "_config"), name)
+        return getattr(self.__dict__["_config"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(object.__getattribute__(self, "_config"), name, value)
+        setattr(self.__dict__["_config"], name, value)
 
 
 class HuggingFaceSite(nn.Module):
     """An attention module of transformers whose config says that our function is to be called."""
+
+    @staticmethod
+    def prepare() -> None:
+        register()
 
     @property
     def config(self) -> Any:

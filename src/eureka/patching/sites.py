@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
-from eureka.patching.calls import FUNCTION, ORIGINAL
+from eureka.patching.calls import FUNCTION, is_function
 from eureka.patching.code import read
 from eureka.patching.seat import SLOT
 from eureka.patching.swapped import base_class
@@ -115,17 +117,23 @@ def _sites_at(name: str, module: nn.Module, forced: bool) -> Iterator[Site]:
     if reading.mentioning(INTERFACE) and "config" in module.__dict__ and not pretrained:
         yield Site(0, name, "hugging_face", module)
         return
-    methods = reading.mentioning(*CALLED)
-    held = any(value is ORIGINAL for value in module.__dict__.values())
-    if forced or held:
-        methods = tuple(dict.fromkeys([*methods, "forward"]))
-    if methods and not pretrained:
-        yield Site(0, name, "call", module, methods=methods)
+    mentioned = reading.mentioning(*CALLED)
+    held = any(is_function(value) for value in module.__dict__.values())
+    if (forced or held or mentioned) and not pretrained:
+        yield Site(0, name, "call", module, methods=_wrapped(cls, mentioned, forced or held))
+
+
+def _wrapped(cls: Any, mentioned: tuple[str, ...], forward: bool) -> tuple[str, ...]:
+    """The methods to run under the detour: those that call the function, and forward when it does so by something else."""
+    plain = [name for name in mentioned if not name.startswith("__") and inspect.isfunction(inspect.getattr_static(cls, name))]
+    return tuple(dict.fromkeys([*plain, *(["forward"] if forward or not plain else [])]))
 
 
 def _missed(module: nn.Module) -> str | None:
     """Why a module that is no site looks as if it should be one."""
     cls = base_class(module)
+    if isinstance(module, torch.jit.ScriptModule):
+        return "attends in code compiled by torch.jit, which takes no operator" if "softmax" in _graph(module) else None
     if cls.__module__.startswith("torch."):
         return None
     reading = read(cls)
@@ -140,6 +148,10 @@ def _missed(module: nn.Module) -> str | None:
     if projects and softens and len(list(module.parameters())):
         return "computes the softmax of attention by itself"
     return None
+
+
+def _graph(module: torch.jit.ScriptModule) -> str:
+    return str(getattr(module, "inlined_graph", "")).replace("scaled_dot_product_attention", "softmax")
 
 
 def _number(module: nn.Module, names: tuple[str, ...]) -> int | None:

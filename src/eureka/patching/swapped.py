@@ -16,6 +16,8 @@ BASE = "_eureka_base"
 @cache
 def swapped_class(base: Any, mixin: Any, methods: tuple[str, ...] = ()) -> type[nn.Module]:
     """A subclass of `base` that attends as `mixin` says; `methods` are those that the mixin has to wrap."""
+    if hasattr(mixin, "prepare"):  # in every process that makes the class, also by unpickling
+        mixin.prepare()
     wrapped = {name: mixin.wrap(name) for name in methods}
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: ARG001 - pickle and copy pass it

@@ -1,0 +1,171 @@
+"""Gradient checkpointing, torch.compile, autocast, DistributedDataParallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import eureka
+from eureka.errors import RequestError
+
+E, H = 12, 2
+
+
+class Home(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(E, 3 * E)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, H, E // H)).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+
+
+class Stack(nn.Module):
+    def __init__(self, make: Callable[[], nn.Module], mode: str = "none") -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(make() for _ in range(2))
+        self.mode = mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x) if self.mode == "none" else checkpoint(layer, x, use_reentrant=self.mode == "reentrant")
+        return x
+
+
+def torch_layer() -> nn.Module:
+    return nn.TransformerEncoderLayer(E, H, 16, dropout=0.0, batch_first=True)
+
+
+MAKERS: dict[str, Callable[[], nn.Module]] = {"call": Home, "multihead": torch_layer}
+
+
+def gradients(model: nn.Module, x: Tensor) -> list[Tensor]:
+    model.zero_grad()
+    model(x).square().sum().backward()
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("mode", ["reentrant", "not"])
+@pytest.mark.parametrize("kind", list(MAKERS))
+def test_recomputing_a_layer_recomputes_the_patched_attention(kind: str, mode: str) -> None:
+    x = torch.randn(3, 6, E, requires_grad=True)
+    plain = gradients(Stack(MAKERS[kind]), x)
+    with eureka.patch(model := Stack(MAKERS[kind]), "norm_softmax"):
+        wanted = gradients(model, x)
+    with eureka.patch(again := Stack(MAKERS[kind], mode), "norm_softmax"):
+        found = gradients(again, x)
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+    assert any(not torch.allclose(one, other) for one, other in zip(found, plain, strict=True))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_hugging_face_checkpointing_recomputes_the_patched_attention(reentrant: bool, case: Callable[..., Any]) -> None:
+    it = case("gpt2", "right")
+    with eureka.patch(it.model, "norm_softmax"):
+        wanted = it.outputs_and_gradients()
+        it.model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+        found = it.outputs_and_gradients()
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_a_patch_undone_between_forward_and_backward_still_gives_the_right_gradient() -> None:
+    x = torch.randn(3, 6, E, requires_grad=True)
+    with eureka.patch(model := Stack(Home), "norm_softmax"):
+        wanted = gradients(model, x)
+        model.zero_grad()
+        loss = model(x).square().sum()
+    loss.backward()
+    found = [p.grad for p in model.parameters()]
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+@pytest.fixture
+def clean_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler warns about what it does itself
+@pytest.mark.usefixtures("clean_dynamo")
+@pytest.mark.parametrize("kind", ["call", "multihead"])
+def test_a_compiled_model_runs_the_operator_and_forgets_it_when_undone(kind: str) -> None:
+    model, x = Stack(MAKERS[kind]), torch.randn(3, 6, E)
+    plain = gradients(model, x)
+    compiled = torch.compile(model, backend="aot_eager")
+    torch.testing.assert_close(gradients(compiled, x), plain)
+    with eureka.patch(model, "norm_softmax") as patched:
+        wanted = gradients(model, x)
+        torch.testing.assert_close(gradients(compiled, x), wanted)
+        assert len(patched.sites) == 2
+    assert not torch.allclose(wanted[0], plain[0])
+    torch.testing.assert_close(gradients(compiled, x), plain)
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler warns about what it does itself
+@pytest.mark.usefixtures("clean_dynamo")
+@pytest.mark.parametrize("family", ["gpt2", "bert"])
+def test_a_compiled_hugging_face_model_is_one_graph_and_runs_the_operator(family: str, case: Callable[..., Any]) -> None:
+    it = case(family)
+    with eureka.patch(it.model, "norm_softmax"):
+        wanted = it.model(**it.inputs).logits
+        compiled = torch.compile(it.model, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(**it.inputs).logits, wanted)
+    assert not torch.allclose(it.model(**it.inputs).logits, wanted)
+
+
+@pytest.mark.parametrize("kind", list(MAKERS))
+def test_autocast_changes_the_type_and_not_the_answer(kind: str) -> None:
+    model, x = Stack(MAKERS[kind]), torch.randn(3, 6, E)
+    with eureka.patch(model, "norm_softmax"):
+        wanted = model(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = model(x)
+            found.float().square().sum().backward()
+    torch.testing.assert_close(found.float(), wanted, rtol=0.1, atol=0.1)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_autocast_reaches_a_hugging_face_model(case: Callable[..., Any]) -> None:
+    it = case("bert", "right")
+    it.model.float()
+    with eureka.patch(it.model, "softmax"), torch.autocast("cpu", dtype=torch.bfloat16):
+        found = it.outputs()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        wanted = it.outputs()
+    torch.testing.assert_close(found.float(), wanted.float(), rtol=0.05, atol=0.05 * wanted.abs().max().item())
+
+
+@pytest.fixture
+def process_group(tmp_path: Path) -> Iterator[None]:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("process_group")
+@pytest.mark.parametrize("kind", list(MAKERS))
+def test_distributed_training_sees_the_patch_and_the_parameters_it_brings(kind: str) -> None:
+    x = torch.randn(3, 6, E)
+    with eureka.patch(model := Stack(MAKERS[kind]), "norm_softmax"):
+        wanted = gradients(model, x)
+        torch.testing.assert_close(gradients(nn.parallel.DistributedDataParallel(model), x), wanted)
+    wrapped = nn.parallel.DistributedDataParallel(Stack(MAKERS[kind]))
+    with eureka.patch(wrapped, "norm_softmax"):
+        torch.testing.assert_close(gradients(wrapped, x), wanted)
+    learned = eureka.make_operator("learnable_temperature", heads=H, head_dim=E // H)
+    with pytest.raises(RequestError, match="patch before wrapping"):
+        eureka.patch(wrapped, learned)
+    with eureka.patch(fresh := Stack(MAKERS[kind]), learned) as patched:
+        gradients(nn.parallel.DistributedDataParallel(fresh), x)
+        assert all(parameter.grad is not None for parameter in patched.parameters())

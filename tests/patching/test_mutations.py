@@ -1,0 +1,107 @@
+"""The checks of this folder can fail: broken masks, broken causal statistics and a broken undo are noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import eureka
+from eureka.attention.mask import Bias, Causal, Dense, KeyPadding, NoMask
+from eureka.patching import attach, hugging_face, masks
+
+
+def differs(it: Any, explicitly: Callable[[nn.Module], None]) -> bool:
+    """Whether the comparison with the explicit formula notices something."""
+    with eureka.patch(it.model, "norm_softmax"):
+        found = it.outputs()
+    explicitly(it.model)
+    return not torch.allclose(found, it.outputs(), rtol=1e-6, atol=1e-6)
+
+
+def padding_ignored(mask: Tensor | None, causal: bool = False) -> Any:
+    return NoMask()
+
+
+def padding_shifted(mask: Tensor | None, causal: bool = False) -> Any:
+    kind = masks.mask_of(mask, causal)
+    return type(kind)(kind.visible.roll(1, dims=-1)) if isinstance(kind, (KeyPadding, Dense)) else kind
+
+
+def causal_shifted(mask: Tensor | None, causal: bool = False) -> Any:
+    kind = masks.mask_of(mask, causal)
+    return Causal(1) if isinstance(kind, Causal) else kind
+
+
+def hidden_keys_counted(mask: Tensor | None, causal: bool = False) -> Any:
+    """Weights as they should be, statistics over the hidden keys too: a large negative bias that nobody reads as -inf."""
+    kind = masks.mask_of(mask, causal)
+    return (
+        Bias(torch.zeros(kind.visible.shape, dtype=torch.double).masked_fill(~kind.visible, -1e4))
+        if isinstance(kind, Dense)
+        else kind
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "padding", "broken"),
+    [
+        ("bert", "right", padding_ignored),
+        ("bert", "right", padding_shifted),
+        ("gpt2", "left", padding_shifted),
+        ("gpt2", "none", causal_shifted),
+        ("llama", "none", padding_ignored),
+        ("gpt2", "right", hidden_keys_counted),
+    ],
+)
+def test_a_broken_mask_is_noticed(
+    family: str,
+    padding: str,
+    broken: Callable[..., Any],
+    case: Callable[..., Any],
+    explicitly: Callable[[nn.Module], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not differs(case(family, padding), explicitly)
+    monkeypatch.setattr(hugging_face, "mask_of", broken)
+    assert differs(case(family, padding), explicitly)
+
+
+def test_broken_causal_statistics_are_noticed(
+    case: Callable[..., Any], explicitly: Callable[[nn.Module], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from eureka.attention import norm_softmax
+
+    def over_all_keys(mask: Any, *_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(norm_softmax, "visible_keys", over_all_keys)
+    assert differs(case("gpt2"), explicitly)
+
+
+def test_a_position_bias_that_is_dropped_is_noticed(
+    case: Callable[..., Any], explicitly: Callable[[nn.Module], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hugging_face, "biased", lambda mask, *_: mask)
+    assert differs(case("t5"), explicitly)
+
+
+def test_a_scale_that_is_dropped_is_noticed(
+    case: Callable[..., Any], explicitly: Callable[[nn.Module], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hugging_face, "rescaled", lambda q, _: q)
+    assert differs(case("t5"), explicitly)
+
+
+def test_an_undo_that_leaves_the_operator_is_noticed(case: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    it = case("bert")
+    before = it.outputs()
+    monkeypatch.setattr(attach, "settle", lambda *_: None)
+    patched = eureka.patch(it.model, "norm_softmax")
+    for site in patched.sites:
+        site.module._modules["eureka_operator"] = eureka.make_operator("norm_softmax")
+    patched.undo()
+    assert not torch.equal(it.outputs(), before)
