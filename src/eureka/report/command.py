@@ -9,33 +9,48 @@ from typing import Any
 
 from eureka.report.formats import setting
 from eureka.report.groups import Groups
+from eureka.report.markup import Html, join, tag
 from eureka.report.reading import ReportRun
 from eureka.report.settings import split
+from eureka.runs import find_runs
 
+WIDTH = 110
+RECIPE = "tiles"
+"""Where the commands begin; as they name the task and every other setting, any recipe would do."""
+DEFAULTS = "`eureka compare` uses every fix with its default settings; those that were used here are in the config above."
 VARIED = ("attention.name", "training.lr", "training.seed")
 
 
-def commands(groups: Groups, folders: Sequence[Path], output: Path) -> list[str]:
-    """The commands, in order: first the runs, then the page."""
-    page = shlex.join(["eureka", "report", *map(str, folders), "-o", str(output)])
-    return [*(_compare(groups) or _each(groups.runs)), page]
+def again(groups: Groups, folders: Sequence[Path], output: Path) -> Html:
+    """The commands for the terminal, in order: first the runs, then the page."""
+    page = shlex.join(["eureka", "report", *map(str, _places(groups.runs, folders)), "-o", str(output)])
+    grid = _compare(groups)
+    lines = [*([grid] if grid else _each(groups.runs)), page]
+    remark = [tag("p", DEFAULTS, class_="quiet")] if grid else []
+    return join(tag("pre", tag("code", "\n".join(lines))), *remark)
 
 
-def _compare(groups: Groups) -> list[str] | None:
+def _places(runs: Sequence[ReportRun], folders: Sequence[Path]) -> Sequence[Path]:
+    """The folders that hold the runs, if they hold no others, rather than a hundred run folders."""
+    parents = list(dict.fromkeys(run.folder.path.parent for run in runs))
+    together = {found.path for parent in parents for found in find_runs(parent)} == {run.folder.path for run in runs}
+    return parents if together and len(parents) < len(folders) else folders
+
+
+def _compare(groups: Groups) -> str | None:
     """One `eureka compare`, if the runs are a full grid of fixes, learning rates and the seeds 0 to N - 1."""
     runs = groups.runs
     common, differing = split([run.config for run in runs])
     if any(key not in VARIED and not key.startswith("attention.") for key, _ in differing) or _own_settings_vary(groups):
         return None
     grid = {(run.fix, run.lr, run.seed) for run in runs}
-    fixes, rates, seeds = (list(dict.fromkeys(values)) for values in zip(*sorted(grid, key=str), strict=True))
-    full = {(fix, lr, seed) for fix in fixes for lr in rates for seed in range(len(seeds))}
+    rates, seeds = sorted({run.lr for run in runs}), {run.seed for run in runs}
+    full = {(fix, lr, seed) for fix in groups.fixes for lr in rates for seed in range(len(seeds))}
     if grid != full or len(runs) != len(grid):
         return None
-    names = [name for name in dict.fromkeys(run.fix for run in runs)]
-    chosen = ["--fix", ",".join(names), "--lr", ",".join(f"{lr!r}" for lr in sorted(rates)), "--seeds", str(len(seeds))]
+    chosen = ["--fix", ",".join(groups.fixes), "--lr", ",".join(map(repr, rates)), "--seeds", str(len(seeds))]
     changes = [(key, values[0]) for key, values in common if key not in VARIED and not key.startswith("attention.")]
-    return [_joined(["eureka", "compare", _recipe(runs), *chosen], changes)]
+    return _joined(["eureka", "compare", RECIPE, *chosen], changes)
 
 
 def _own_settings_vary(groups: Groups) -> bool:
@@ -44,14 +59,16 @@ def _own_settings_vary(groups: Groups) -> bool:
 
 def _each(runs: Sequence[ReportRun]) -> list[str]:
     """One `eureka run` for each run, with every setting spelled out, since no grid describes them."""
-    return [_joined(["eureka", "run", _recipe([run])], list(run.config.items())) for run in runs]
-
-
-def _recipe(runs: Sequence[ReportRun]) -> str:
-    """Recipes are named for their task; every other setting is given, so nothing depends on the recipe's own."""
-    return str(runs[0].config["task.name"])
+    return [_joined(["eureka", "run", RECIPE], list(run.config.items())) for run in runs]
 
 
 def _joined(start: Sequence[str], changes: Sequence[tuple[str, Any]]) -> str:
-    sets = [f"--set {shlex.quote(f'{key}={setting(value)}')}" for key, value in changes if not key == "task.name"]
-    return " ".join([shlex.join(start), *sets])
+    """One command over several lines, broken only between its options."""
+    sets = [f"--set {shlex.quote(f'{key}={setting(value)}')}" for key, value in changes if (key, value) != ("task.name", RECIPE)]
+    lines = [shlex.join(start)]
+    for option in sets:
+        if len(lines[-1]) + len(option) < WIDTH:
+            lines[-1] += f" {option}"
+        else:
+            lines.append(f"  {option}")
+    return " \\\n".join(lines)

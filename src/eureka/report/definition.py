@@ -9,16 +9,16 @@ from eureka.report.markup import Html, join, tag
 from eureka.report.reading import ReportRun
 
 RULE = (
-    "A task of several steps has levels: the loss and the accuracy of the best predictor that has learned only its last step, its "
-    "last two, and so on to all of them. Each level but the last is a plateau. A run leaves a plateau at the first logged step at "
-    "which its validation accuracy is at least halfway to the next level and its validation loss is below this level's. No "
-    "model can do either without the next step of the task, so nothing here was tuned. That is the Eureka-step of the last "
-    "plateau; the onset is the first logged step from which on the loss stays below the plateau until then."
+    "A task of several steps has levels: the loss and the accuracy of the best predictor that has learned only its last step, "
+    "its last two, and so on to all of them. Each level but the last is a plateau. A run leaves a plateau at the first logged "
+    "step at which its validation accuracy is at least halfway to the next level and its validation loss is below this level's. "
+    "Neither can be had without the next step of the task, so no threshold was tuned. The Eureka-step is when a run leaves its "
+    "last plateau; the onset is the first logged step from which on, until then, the loss is below the plateau."
 )
 STATISTICS = (
     "The Eureka-ratio is the share of runs that had their moment, with the exact (Clopper–Pearson) 95 % interval. In the median "
-    "Eureka-step a run without a moment counts as later than all others, so it is known only if more than half of the runs had one. "
-    "Accuracy after is that of the last validation: the median, and the lowest and highest of the seeds."
+    "Eureka-step a run without a moment counts as later than all others, so it is known only if more than half of the runs had "
+    "one. Accuracy after is that of the last validation: the median, then the lowest and the highest of the seeds."
 )
 
 

@@ -19,8 +19,8 @@ def count(value: float | None) -> str:
 
 def percent(value: float | None, digits: int = 1) -> str:
     """
-    >>> percent(0.9814), percent(0.55), percent(1.0)
-    ('98.1 %', '55 %', '100 %')
+    >>> print(percent(0.9814), percent(0.55), percent(1.0))
+    98.1 % 55 % 100 %
     """
     return NONE if value is None else f"{100 * value:.{digits}f}".removesuffix(".0") + "\N{NO-BREAK SPACE}%"
 

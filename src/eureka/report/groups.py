@@ -88,7 +88,9 @@ def _order(value: Any) -> tuple[int, float, str]:
 
 def _fix_label(fix: Values, keys: Sequence[str]) -> str:
     name, *values = fix
-    own = [f"{key.removeprefix('attention.')}={setting(value)}" for key, value in zip(keys, values, strict=True) if value is not None]
+    own = [
+        f"{key.removeprefix('attention.')}={setting(value)}" for key, value in zip(keys, values, strict=True) if value is not None
+    ]
     return f"{name} ({', '.join(own)})" if own else str(name)
 
 

@@ -18,8 +18,8 @@ def headline(groups: Groups) -> Html:
     told.sort(key=lambda fix: (-ratio(groups.of_fix(fix)), _first_median(groups.of_fix(fix))))
     plateau = "the last plateau" if any(len(run.levels) > 2 for run in groups.runs) else "the plateau"
     if not any(_leaps(row) for row in groups.rows):
-        return join(f"No run left {plateau}{_budget(groups, told)}: ", *_clauses(groups, told, "", "")) + Html(".")
-    return join(*_clauses(groups, told, f" left {plateau}", _budget(groups, told)), ".")
+        return join(f"No run left {plateau}{_budget(groups)}: ", *_clauses(groups, told, "", ""), ".")
+    return join(*_clauses(groups, told, f" left {plateau}", _budget(groups)), ".")
 
 
 def ratio(rows: Sequence[Row]) -> float:
@@ -32,9 +32,9 @@ def _clauses(groups: Groups, told: Sequence[int], verb: str, budget: str) -> lis
     for position, fix in enumerate(told):
         rows = groups.of_fix(fix)
         leaps, runs = sum(map(_leaps, rows)), sum(len(row.seeds) for row in rows)
-        often = f"{verb if position == 0 else ''} in {leaps:,} of {plural(runs, 'run') if position == 0 else count(runs)}"
-        within = budget if leaps < runs else ""
-        clauses += ["; " if position else "", fix_name(groups, fix), often, within, _when(groups, fix, rows)]
+        often = f" in {leaps:,} of {count(runs)}" if position else f"{verb} in {leaps:,} of {plural(runs, 'run')}"
+        within, budget = (budget, "") if leaps < runs else ("", budget)  # said once, where it first matters
+        clauses += ["; " if position else "", fix_name(groups, fix), often, within, _when(groups, rows, brief=position > 0)]
     return clauses
 
 
@@ -43,18 +43,13 @@ def fix_name(groups: Groups, fix: int) -> Html:
     return tag("span", groups.fixes[fix], class_="fix", style=f"--mark:var(--fix-{fix})")
 
 
-def _when(groups: Groups, fix: int, rows: Sequence[Row]) -> str:
+def _when(groups: Groups, rows: Sequence[Row], *, brief: bool) -> str:
     leapt = [row for row in rows if _leaps(row)]
     if not leapt:
         return ""
-    if len(rows) == 1:
+    if len(groups.panels) == 1:
         return f" ({_step(rows[0])})"
-    panels = {id(row): groups.panels[panel] for row, panel in zip(groups.rows, groups.panel_of_row, strict=True)}
-    fastest = min(leapt, key=lambda row: (_first_median([row]), min(step for step in row.eureka_steps if step is not None)))
-    best = f"fastest at {panels[id(fastest)]}: {_step(fastest)}"
-    if len(leapt) == len(rows):
-        return f" ({best})"
-    return f" (only at {listing([panels[id(row)] for row in leapt])}; {best})"
+    return f" (at {len(leapt)})" if brief else f" (at {len(leapt)} of {plural(len(rows), groups.panel_word)})"
 
 
 def _step(row: Row) -> str:
@@ -71,7 +66,7 @@ def _first_median(rows: Sequence[Row]) -> float:
     return min((row.median_eureka_step for row in rows if row.median_eureka_step is not None), default=float("inf"))
 
 
-def _budget(groups: Groups, told: Sequence[int]) -> str:
+def _budget(groups: Groups) -> str:
     """`` within 1,200 steps`` if that is how long every run without a moment went on; a diverged one did not."""
     ended = [run.result for run in groups.runs if run.result is not None]
     steps = {result["steps"] for result in ended if result["eureka_step"] is None and result["status"] != "diverged"}

@@ -13,7 +13,7 @@ class Html(str):
     __slots__ = ()
 
 
-def tag(name: str, *children: str, **attributes: str | bool) -> Html:
+def tag(name: str, /, *children: str, **attributes: str | bool) -> Html:
     """An element. ``class_`` is written class, ``data_x`` data-x; an attribute that is True stands alone, False is left out.
 
     >>> tag("b", "a < b", class_="hot")

@@ -40,4 +40,5 @@ def policy(*scripts: str) -> str:
     """What the browser shall allow: these very scripts, inline styles, and no request to anywhere."""
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    rules = ["default-src 'none'", f"script-src {allowed}", "style-src 'unsafe-inline'", "img-src data: blob:"]
+    return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])

@@ -16,15 +16,15 @@ class Mark:
     symbol: str
 
 
-BASELINE = Mark("#5b6573", "#a3adba", "circle")
+BASELINE = Mark("#5d6571", "#8d95a1", "circle")
 """Plain softmax is grey: it is what the others are compared with."""
 
 MARKS = (
-    Mark("#0072b2", "#4aa8ec", "diamond"),
-    Mark("#d55e00", "#ff8b4a", "square"),
-    Mark("#00a378", "#1fd3a1", "triangle-up"),
-    Mark("#b0358b", "#e889c8", "pentagon"),
-    Mark("#c99700", "#f2d14e", "star"),
+    Mark("#016fc0", "#49a4e7", "diamond"),
+    Mark("#c25c00", "#ff8b4a", "square"),
+    Mark("#00a478", "#1fda9e", "triangle-up"),
+    Mark("#891f83", "#e7b6e2", "pentagon"),
+    Mark("#c98c00", "#f2d14e", "star"),
     Mark("#4b2fa8", "#8f7bf0", "hexagon"),
 )
 

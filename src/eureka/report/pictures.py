@@ -29,7 +29,17 @@ def picture_data(groups: Groups) -> Record:
         if metrics:
             shared = steps.setdefault(tuple(record["step"] for record in metrics), len(steps))
             curves = {name: [_value(record.get(column)) for record in metrics] for name, column in SERIES.items()}
-            runs.append({"fix": fix, "panel": panel, "seed": run.seed, "state": run.state, "steps": shared, **curves, "leaps": _leaps(run)})
+            runs.append(
+                {
+                    "fix": fix,
+                    "panel": panel,
+                    "seed": run.seed,
+                    "state": run.state,
+                    "steps": shared,
+                    **curves,
+                    "leaps": _leaps(run),
+                }
+            )
     return {
         "fixes": [{"name": name, "symbol": mark.symbol} for name, mark in zip(groups.fixes, groups.marks, strict=True)],
         "panels": [{"name": name, "levels": _levels(groups, panel)} for panel, name in enumerate(groups.panels)],

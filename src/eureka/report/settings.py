@@ -35,7 +35,8 @@ def versions_details(runs: Sequence[ReportRun]) -> Html:
 
 def split(records: Sequence[Mapping[str, Any]]) -> tuple[Told, Told]:
     """The keys that have one value everywhere, and the others; a key that a record lacks is not the same everywhere."""
-    common, differing = [], []
+    common: Told = []
+    differing: Told = []
     for key in dict.fromkeys(key for record in records for key in record):
         values = list({repr(record[key]): record[key] for record in records if key in record}.values())
         everywhere = len(values) == 1 and all(key in record for record in records)
@@ -44,7 +45,7 @@ def split(records: Sequence[Mapping[str, Any]]) -> tuple[Told, Told]:
 
 
 def _definitions(told: Told) -> Html:
-    pairs = (join(tag("dt", key), tag("dd", ", ".join(map(setting, values)))) for key, values in told)
+    pairs = (tag("div", tag("dt", key), tag("dd", ", ".join(map(setting, values)))) for key, values in told)
     return tag("dl", *pairs)
 
 
@@ -57,8 +58,7 @@ def runs_details(groups: Groups) -> Html:
     runs = groups.runs
     _, differing = split([run.config for run in runs])
     lines = [_cells(run, [key for key, _ in differing]) for run in runs]
-    body = [tag("tr", *(tag("td", content, data_label=heading) for heading, content in line)) for line in lines]
-    return _details("Every run", table([heading for heading, _ in lines[0]], body))
+    return _details("Every run", table(lines))
 
 
 def _cells(run: ReportRun, keys: Iterable[str]) -> list[Cell]:

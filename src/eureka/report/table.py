@@ -22,14 +22,14 @@ def summary_table(groups: Groups) -> Html:
     if not groups.rows:
         return tag("p", "No run has ended yet, so there is nothing to count.", class_="quiet")
     lines = [_cells(groups, row, fix) for row, fix in zip(groups.rows, groups.fix_of_row, strict=True)]
-    body = [tag("tr", *(tag("td", content, data_label=heading) for heading, content in line)) for line in lines]
-    return table([heading for heading, _ in lines[0]], body)
+    return table(lines)
 
 
-def table(headings: Sequence[str], rows: Sequence[Html]) -> Html:
+def table(lines: Sequence[Sequence[Cell]]) -> Html:
     """A table that becomes a list of cards where there is no room; its cells carry their heading as ``data-label``."""
-    head = tag("thead", tag("tr", *(tag("th", heading, scope="col") for heading in headings)))
-    return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
+    head = tag("thead", tag("tr", *(tag("th", heading, scope="col") for heading, _ in lines[0])))
+    body = (tag("tr", *(tag("td", tag("span", content), data_label=heading) for heading, content in line)) for line in lines)
+    return tag("div", tag("table", head, tag("tbody", *body)), class_="scroll")
 
 
 def _cells(groups: Groups, row: Row, fix: int) -> list[Cell]:
@@ -41,7 +41,7 @@ def _cells(groups: Groups, row: Row, fix: int) -> list[Cell]:
     return [
         ("fix", fix_name(groups, fix)),
         ("learning rate", join(rate(row.lr))),
-        *((key, join(NONE if value is None else setting(value))) for key, value in row.settings.items() if _tells(groups, key)),
+        *((key, join(NONE if value is None else setting(value))) for key, value in row.settings.items() if _tells(key)),
         ("seeds", join(_ranges(row.seeds))),
         ("Eureka-ratio, 95 % interval", join(*ratio)),
         ("median Eureka-step", join(count(row.median_eureka_step))),
@@ -50,7 +50,7 @@ def _cells(groups: Groups, row: Row, fix: int) -> list[Cell]:
     ]
 
 
-def _tells(groups: Groups, key: str) -> bool:
+def _tells(key: str) -> bool:
     """A fix's own settings are in its name already."""
     return not key.startswith("attention.")
 
@@ -85,7 +85,9 @@ def summary_csv(rows: Sequence[Row]) -> str:
         settings = ["" if row.settings.get(key) is None else setting(row.settings[key]) for key in keys]
         ratio = [row.eureka_ratio, *row.eureka_ratio_interval]
         steps = [row.median_eureka_step, _list(row.eureka_steps)]
-        writer.writerow([row.fix, row.lr, *settings, _list(row.seeds), *ratio, *steps, row.median_final_accuracy, _list(row.final_accuracy)])
+        writer.writerow(
+            [row.fix, row.lr, *settings, _list(row.seeds), *ratio, *steps, row.median_final_accuracy, _list(row.final_accuracy)]
+        )
     return text.getvalue()
 
 

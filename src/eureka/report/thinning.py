@@ -12,8 +12,9 @@ BUCKETS = 400
 
 
 def thin(records: Sequence[Record], columns: Sequence[str], keep: Set[int] = frozenset()) -> list[Record]:
-    """Of each bucket of successive records those where a column is lowest or highest; the first, the last and the steps to `keep`.
+    """Of each bucket of successive records those where a column is lowest or highest.
 
+    Also the first, the last, those at the steps to `keep`, and those where a column is not finite, which are gaps in its curve.
     A log of up to 2 · 400 records is drawn as it is, which is most logs.
 
     >>> len(thin([{"step": s, "loss": s % 7} for s in range(800)], ["loss"]))

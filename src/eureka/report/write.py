@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from eureka.report.command import commands
+from eureka.report.command import again
 from eureka.report.definition import definition
 from eureka.report.formats import plural
 from eureka.report.groups import Groups, group
@@ -46,7 +46,7 @@ def render(groups: Groups, folders: Sequence[Path], output: Path, title: str | N
         csv=csv_link(groups),
         details=join(config_details(groups.runs), runs_details(groups), versions_details(groups.runs)),
         definition=definition(groups.runs),
-        commands=join("\n".join(commands(groups, folders, output))),
+        again=again(groups, folders, output),
         data=Html(script_json(picture_data(groups))),
     )
 

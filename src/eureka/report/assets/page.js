@@ -4,10 +4,10 @@
   const study = JSON.parse(document.getElementById("study").textContent);
   const plot = document.getElementById("plot");
   const METRICS = [
-    { key: "loss", train: "trainLoss", title: "Loss", format: ".3~g", range: [-0.02, 1], plateauAbove: true },
-    { key: "accuracy", train: "trainAccuracy", title: "Accuracy", format: ".1%", range: [-0.02, 1.04], plateauAbove: false },
+    { key: "loss", train: "trainLoss", title: "Validation loss", scale: 1, unit: "", format: ".3~g", range: [-0.02, 1] },
+    { key: "accuracy", train: "trainAccuracy", title: "Validation accuracy", scale: 100, unit: " %", format: ".1~f", range: [-0.02, 1.04] },
   ];
-  const TITLE = 30, PANEL_TITLE = 22, TICKS = 40, LEFT = 46, RIGHT = 12;
+  const TITLE = 30, PANEL_TITLE = 22, TICKS = 40, LEFT = 48, RIGHT = 56; // room in pixels; on the right stand the levels' names
   const state = { panel: null, train: false, hidden: new Set() };
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const coarse = window.matchMedia("(pointer: coarse)").matches;
@@ -15,9 +15,10 @@
   /* Plotly reads a little HTML and %{…} in texts; names are to be shown as they are. */
   const plain = (text) => String(text).replace(/[&<>{}]/g, (c) => `&#${c.charCodeAt(0)};`);
   const short = (text, length = 48) => plain(text.length > length ? `${text.slice(0, length - 1)}…` : text);
+  /* Of the line, not of the trace: a hundred translucent layers would shade the ground behind them. */
+  const faint = (hex, alpha) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)).join(",")},${alpha})`;
   const comma = (n) => n.toLocaleString("en-GB");
-  const percent = (x) => `${Number((100 * x).toFixed(1))} %`;
-  const shown = (metric, x) => (metric.key === "loss" ? Number(x.toPrecision(3)).toString() : percent(x));
+  const sameLevels = new Set(study.panels.map((panel) => JSON.stringify(panel.levels))).size === 1;
 
   function theme() {
     const style = getComputedStyle(document.documentElement);
@@ -34,47 +35,56 @@
     const panels = state.panel === null ? study.panels.map((_, i) => i) : [state.panel];
     const several = panels.length > 1, inner = width - LEFT - RIGHT;
     const beside = !several && width >= 820;
-    const columns = beside ? 2 : Math.max(1, Math.min(panels.length, Math.floor((inner + 20) / (width < 500 ? 150 : 190))));
-    const gap = beside ? LEFT + 24 : 20, cellWidth = (inner - gap * (columns - 1)) / columns;
-    const cellHeight = several ? (columns === 1 ? 200 : 220) : Math.max(230, Math.min(360, cellWidth * 0.72));
+    const phone = width < 500, gap = beside ? LEFT + RIGHT : sameLevels ? (phone ? 12 : 20) : RIGHT + 8;
+    const columns = beside ? 2 : Math.max(1, Math.min(panels.length, Math.floor((inner + gap) / ((phone ? 100 : 160) + gap))));
+    const cellWidth = (inner - gap * (columns - 1)) / columns;
+    const cellHeight = several ? Math.max(140, Math.min(220, cellWidth * 1.25)) : Math.max(230, Math.min(360, cellWidth * 0.8));
     const cells = [];
     let top = 0;
     METRICS.forEach((metric, m) => {
       const start = beside ? TITLE : top + TITLE;
       panels.forEach((panel, i) => {
         const column = beside ? m : i % columns, row = Math.floor(i / columns);
-        const x = column * (cellWidth + gap), y = start + row * (cellHeight + TICKS) + (several ? (row + 1) * PANEL_TITLE : 0);
-        cells.push({ metric, panel, several, x, y, width: cellWidth, height: cellHeight, first: column === 0 || beside, title: i === 0 });
+        cells.push({
+          metric, panel, several, width: cellWidth, height: cellHeight, x: column * (cellWidth + gap),
+          y: start + row * (cellHeight + TICKS) + (several ? (row + 1) * PANEL_TITLE : 0),
+          title: i === 0, below: !several || (column === 0 && i + columns >= panels.length), ticks: beside || column === 0, labels: beside || !sameLevels || column === columns - 1 || i === panels.length - 1,
+        });
       });
       top = Math.max(...cells.map((cell) => cell.y + cell.height)) + TICKS;
     });
     return { cells, height: top, inner };
   }
 
+  const scaled = (metric, values) => values.map((value) => (value === null ? null : value * metric.scale));
   const axis = (letter, index) => (index ? `${letter}${index + 1}` : letter);
+
+  function leapText(run, step) {
+    const leap = run.leaps.find((other) => other.step === step);
+    return leap ? `<br>${leap.last ? "Eureka-moment" : "left a plateau"}: step ${comma(leap.step)}, onset ${comma(leap.onset)}` : "";
+  }
 
   function curve(run, cell, index, colours, train) {
     const values = run[train ? cell.metric.train : cell.metric.key], name = study.fixes[run.fix].name;
     const kind = train ? "training" : "validation", end = { unfinished: " (unfinished)", diverged: " (diverged)" }[run.state] || "";
     return {
-      type: "scatter", mode: "lines", x: study.steps[run.steps], y: values,
+      type: "scatter", mode: "lines", x: study.steps[run.steps], y: scaled(cell.metric, values),
       xaxis: axis("x", index), yaxis: axis("y", index), legendgroup: `fix ${run.fix}`, name: short(name), showlegend: false,
       visible: state.hidden.has(run.fix) ? "legendonly" : true,
-      opacity: train ? 0.35 : 0.9, connectgaps: false, meta: { run: true, train },
-      line: { color: colours.fixes[run.fix], width: train ? 1 : cell.several ? 1.4 : 1.8, dash: run.state === "unfinished" ? "dash" : "solid" },
-      hovertemplate: `<b>${short(name)}</b> · seed ${run.seed}${end}<br>step %{x:,} · ${kind} ${cell.metric.key} %{y:${cell.metric.format}}<extra></extra>`,
+      connectgaps: false, text: study.steps[run.steps].map((step) => (train ? "" : leapText(run, step))),
+      line: { color: faint(colours.fixes[run.fix], train ? 0.35 : 1), width: train ? 1 : cell.several ? 1.4 : 1.8, dash: run.state === "unfinished" ? "dash" : "solid" },
+      hovertemplate: `<b>${short(name)}</b> · seed ${run.seed}${end}<br>step %{x:,} · ${kind} ${cell.metric.key} %{y:${cell.metric.format}}${cell.metric.unit}%{text}<extra></extra>`,
     };
   }
 
   function leaps(fix, runs, cell, index, colours) {
-    const found = runs.flatMap((run) => run.leaps.map((leap) => ({ ...leap, seed: run.seed })));
+    const found = runs.flatMap((run) => run.leaps);
     const symbol = study.fixes[fix].symbol, size = cell.several ? 8 : 11;
     return {
-      type: "scatter", mode: "markers", x: found.map((leap) => leap.step), y: found.map((leap) => leap[cell.metric.key]),
+      type: "scatter", mode: "markers", x: found.map((leap) => leap.step), y: scaled(cell.metric, found.map((leap) => leap[cell.metric.key])),
       xaxis: axis("x", index), yaxis: axis("y", index), legendgroup: `fix ${fix}`, showlegend: false,
-      visible: state.hidden.has(fix) ? "legendonly" : true, meta: { leaps: true },
-      text: found.map((leap) => `<b>${short(study.fixes[fix].name)}</b> · seed ${leap.seed}<br>${leap.last ? "Eureka" : "left a plateau"} at step ${comma(leap.step)}, onset ${comma(leap.onset)}`),
-      hovertemplate: "%{text}<extra></extra>", cliponaxis: false,
+      visible: state.hidden.has(fix) ? "legendonly" : true,
+      hoverinfo: "skip", cliponaxis: false, // the curve below tells
       marker: {
         symbol: found.map((leap) => (leap.last ? symbol : `${symbol}-open`)), size: found.map((leap) => (leap.last ? size : size - 3)),
         color: colours.fixes[fix], opacity: 1, line: { width: 1.5, color: found.map((leap) => (leap.last ? colours.paper : colours.fixes[fix])) },
@@ -107,19 +117,21 @@
     const levels = study.panels[cell.panel].levels, floor = levels.length - 1;
     return levels.map((level, i) => ({
       type: "line", layer: "below", xref: `${axis("x", index)} domain`, yref: axis("y", index), x0: 0, x1: 1,
-      y0: level[cell.metric.key], y1: level[cell.metric.key],
-      line: { color: colours.quiet, width: i === floor ? 0.6 : 1.4, dash: i === floor ? "solid" : "6px,4px" },
+      y0: level[cell.metric.key] * cell.metric.scale, y1: level[cell.metric.key] * cell.metric.scale,
+      line: { color: colours.ink, width: i === floor ? 0.5 : 1.2, dash: i === floor ? "solid" : "6px,4px" },
     }));
   }
 
   function levelLabels(cell, index, colours) {
-    const wide = cell.width > 330;
-    return study.panels[cell.panel].levels.slice(0, -1).map((level) => ({
-      xref: `${axis("x", index)} domain`, yref: axis("y", index), x: 1, xanchor: "right", y: level[cell.metric.key],
-      yanchor: cell.metric.plateauAbove ? "bottom" : "top", yshift: cell.metric.plateauAbove ? 7 : -7, showarrow: false, borderpad: 1,
-      text: `plateau ${shown(cell.metric, level[cell.metric.key])}${wide ? ` · knows only ${plain(level.knows)}` : ""}`,
-      font: { size: 12, color: colours.quiet }, bgcolor: colours.paper, opacity: 0.92,
-    }));
+    if (!cell.labels) return [];
+    return study.panels[cell.panel].levels.slice(0, -1).map((level) => {
+      const y = level[cell.metric.key] * cell.metric.scale;
+      return {
+        xref: `${axis("x", index)} domain`, yref: axis("y", index), x: 1, xanchor: "left", xshift: 5, y, yanchor: "middle",
+        showarrow: false, align: "left", text: `plateau<br>${Number(y.toPrecision(3))}${cell.metric.unit}`,
+        font: { size: 12, color: colours.ink }, hovertext: `the best that can be done knowing only ${plain(level.knows)}`,
+      };
+    });
   }
 
   const title = (cell, index, text, above, size, colour) => ({
@@ -129,7 +141,7 @@
 
   function titles(cell, index, colours) {
     const found = [];
-    if (cell.title) found.push(title(cell, index, `<b>${cell.metric.title}</b>`, cell.several ? PANEL_TITLE + 4 : 6, 14, colours.ink));
+    if (cell.title) found.push(title(cell, index, `<b>${cell.metric.title}</b>${state.train ? ", training faint" : ""}`, cell.several ? PANEL_TITLE + 4 : 6, 14, colours.ink));
     if (cell.several) found.push(title(cell, index, short(study.panels[cell.panel].name, Math.max(12, cell.width / 7)), 0, 12, colours.quiet));
     return found;
   }
@@ -144,13 +156,13 @@
         ...common, domain: [cell.x / inner, (cell.x + cell.width) / inner], anchor: axis("y", index), range: [0, last * 1.01],
         showgrid: false, showline: true, linecolor: colours.rule, tickformat: ",d", nticks: Math.max(3, Math.round(cell.width / 80)),
         ...(index ? { matches: "x" } : {}),
-        ...(cell.several ? {} : { title: { text: "step", standoff: 4, font: { size: 12, color: colours.quiet } } }),
+        ...(!cell.below ? {} : { title: { text: "step", standoff: 4, font: { size: 12, color: colours.quiet } } }),
       };
-      const top = cell.metric.key === "loss" ? study.lossTop || 1 : 1;
+      const top = cell.metric.key === "loss" ? study.lossTop || 1 : cell.metric.scale;
       found[`yaxis${number}`] = {
         ...common, domain: [1 - (cell.y + cell.height) / height, 1 - cell.y / height], anchor: axis("x", index),
-        range: cell.metric.range.map((end) => end * top), nticks: 6, tickformat: cell.metric.key === "loss" ? "~g" : ".0%",
-        showticklabels: cell.first, ...(index !== first ? { matches: axis("y", first) } : {}),
+        range: cell.metric.range.map((end) => end * top), nticks: 6, tickformat: "~g", ticksuffix: cell.metric.unit,
+        showticklabels: cell.ticks, ...(index !== first ? { matches: axis("y", first) } : {}),
       };
     });
     return found;
@@ -160,15 +172,15 @@
     const width = plot.clientWidth;
     if (!width) return;
     const colours = theme(), { cells, height, inner } = arrange(width);
-    const phone = width < 640, legend = 34;
+    const below = width < 640 && cells.length === METRICS.length, legend = 34; // near enough to what it explains
     const layout = {
-      width, height: height + legend + 16, margin: { l: LEFT, r: RIGHT, t: phone ? 0 : legend, b: phone ? legend + 16 : 16, autoexpand: true },
+      width, height: height + legend + (below ? 8 : 0), margin: { l: LEFT, r: RIGHT, t: below ? 0 : legend, b: below ? legend + 8 : 0, autoexpand: true },
       ...axes(cells, height, inner, colours), paper_bgcolor: colours.paper, plot_bgcolor: colours.paper,
       font: { family: colours.font, size: 13, color: colours.ink }, hovermode: "closest", dragmode: coarse ? false : "zoom",
       hoverlabel: { bgcolor: colours.paper, bordercolor: colours.rule, font: { family: colours.font, size: 13, color: colours.ink }, align: "left" },
       legend: {
         orientation: "h", traceorder: "normal", itemsizing: "trace", bgcolor: "rgba(0,0,0,0)", font: { size: 13, color: colours.ink },
-        xref: "container", x: 0, xanchor: "left", yref: "container", y: phone ? 0 : 1, yanchor: phone ? "bottom" : "top",
+        xref: "container", x: 0, xanchor: "left", yref: "container", y: below ? 0 : 1, yanchor: below ? "bottom" : "top",
       },
       shapes: cells.flatMap((cell, index) => levelShapes(cell, index, colours)),
       annotations: cells.flatMap((cell, index) => [...levelLabels(cell, index, colours), ...titles(cell, index, colours)]),

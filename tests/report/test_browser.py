@@ -1,0 +1,248 @@
+"""The page in a real browser: Debian's chromium, driven through chromedriver; nothing is downloaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eureka.report import write_report
+
+CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="needs a browser and its driver: apt-get install chromium chromium-driver"
+)
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage --no-first-run"
+    " --disable-background-networking --disable-component-update --disable-sync"
+)
+DOUBLE_CLICK = 0.7
+"""Seconds after which a second click is not the second half of a double click."""
+FIXES, RATES, SEEDS = ["softmax", "norm_softmax", "temperature"], [3e-4, 1e-3], 2
+HOSTILE = '</script><img src=x onerror="document.title=1"><a href="https://example.org">%{x}</a>'
+
+
+class Page:
+    """A page that is open in the browser."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, path: Path) -> None:
+        self.driver.get_log("browser"), self.driver.get_log("performance")
+        self.driver.get(path.as_uri())
+        self.until(lambda: self.drawn() > 0)
+
+    def ask(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def drawn(self, inside: str = "") -> int:
+        """How many curves there are on the screen, as paths that have a length."""
+        script = "return [...document.querySelectorAll(arguments[0])].filter((path) => path.getTotalLength() > 0).length"
+        return int(self.ask(script, f"{inside} .scatterlayer path.js-line"))
+
+    def drawn_by_picture(self) -> list[int]:
+        script = """return [...document.querySelectorAll('#plot .subplot')].map((picture) =>
+            [...picture.querySelectorAll('path.js-line')].filter((path) => path.getTotalLength() > 0).length)"""
+        return list(self.ask(script))
+
+    def until(self, condition: Callable[[], bool], seconds: float = 20) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "the page did not come to what was waited for"
+            time.sleep(0.05)
+
+    def click(self, css: str, index: int = 0) -> None:
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        element = self.driver.find_elements("css selector", css)[index]
+        self.ask("arguments[0].scrollIntoView({block: 'center'})", element)
+        ActionChains(self.driver).move_to_element(element).click().perform()
+
+    def legend(self) -> list[str]:
+        return list(self.ask("return [...document.querySelectorAll('#plot .legendtext')].map((text) => text.textContent)"))
+
+    def prefer(self, scheme: str) -> None:
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    def width(self, pixels: int, *, mobile: bool = False) -> None:
+        size = {"width": pixels, "height": 844, "deviceScaleFactor": 1, "mobile": mobile}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def errors(self) -> list[Any]:
+        return [entry for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+    def requests(self) -> list[str]:
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    try:
+        yield Page(driver)
+    finally:
+        driver.quit()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, plant: Any) -> Path:
+    """Three fixes, two rates, two seeds; one run is not finished."""
+    folder = tmp_path_factory.mktemp("browser")
+    for fix in FIXES:
+        for lr in RATES:
+            for seed in range(SEEDS):
+                changes = {"attention.name": fix, "training.lr": lr, "training.seed": seed}
+                plant(folder / "study", changes, leap=None if fix == "softmax" else 300 + 100 * seed + 200 * FIXES.index(fix))
+    plant(folder / "study", {"training.seed": SEEDS}, ended=False, reached=300)
+    return write_report([folder / "study"], folder / "report.html")
+
+
+@pytest.fixture
+def page(browser: Page, report: Path) -> Page:
+    browser.prefer("light")
+    browser.width(1280)
+    browser.open(report)
+    return browser
+
+
+RUNS = len(FIXES) * len(RATES) * SEEDS + 1
+
+
+def test_the_page_has_no_console_error_and_asks_for_nothing_but_itself(page: Page, report: Path) -> None:
+    page.click("#train")
+    page.until(lambda: page.drawn() == 4 * RUNS)
+    assert page.errors() == []
+    assert set(page.requests()) == {report.as_uri()}
+
+
+def test_an_error_on_the_page_would_be_seen(browser: Page, report: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.html"
+    broken.write_text(report.read_text(encoding="utf-8").replace("</main>", "</main><img src='https://example.invalid/a.png'>"))
+    browser.open(broken)
+    browser.until(lambda: browser.errors() != [])
+
+
+def test_every_run_is_drawn_in_both_pictures_and_every_leap_is_marked(page: Page) -> None:
+    assert page.drawn() == 2 * RUNS
+    leaps = 2 * len(RATES) * SEEDS
+    assert page.ask("return document.querySelectorAll('#plot .subplot path.point').length") == 2 * leaps
+
+
+def test_the_plateau_is_drawn_at_its_level_and_named(page: Page) -> None:
+    lines = page.ask("return document.getElementById('plot').layout.shapes.map((s) => [s.y0, s.y1, s.line.dash])")
+    pictures = 2 * len(RATES)
+    assert sum(line == [0.6238, 0.6238, "6px,4px"] or line[0] == pytest.approx(55) for line in lines) == pictures
+    assert page.ask("return document.querySelectorAll('#plot .shapelayer path').length") == 2 * pictures  # and the floor
+    texts = page.ask("return [...document.querySelectorAll('#plot .annotation-text')].map((a) => a.textContent)")
+    assert "plateau0.624" in texts
+    assert "plateau55 %" in texts
+
+
+def test_a_click_on_the_legend_hides_a_fix_in_all_pictures_and_another_shows_it(page: Page) -> None:
+    assert page.legend() == ["softmax", "norm_softmax", "temperature"]
+    before = page.drawn_by_picture()
+    assert sorted(before) == [6, 6, 7, 7]
+    page.click("#plot .legendtoggle", 1)
+    page.until(lambda: page.drawn() == 2 * (RUNS - len(RATES) * SEEDS))
+    assert page.drawn_by_picture() == [count - SEEDS for count in before]
+    time.sleep(DOUBLE_CLICK)
+    page.click("#plot .legendtoggle", 1)
+    page.until(lambda: page.drawn() == 2 * RUNS)
+
+
+def test_a_hidden_fix_stays_hidden_when_another_rate_is_chosen(page: Page) -> None:
+    page.click("#plot .legendtoggle", 0)
+    page.until(lambda: page.drawn() == 2 * len(RATES) * SEEDS * 2)
+    page.click(".segments label", 2)
+    page.until(lambda: page.drawn() == 2 * 2 * SEEDS)
+    assert page.drawn_by_picture() == [4, 4]
+
+
+def test_a_double_click_on_the_legend_shows_a_fix_alone(page: Page) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    entry = page.driver.find_elements("css selector", "#plot .legendtoggle")[2]
+    ActionChains(page.driver).double_click(entry).perform()
+    page.until(lambda: page.drawn() == 2 * len(RATES) * SEEDS)
+
+
+def test_a_run_that_is_not_finished_is_dashed(page: Page) -> None:
+    script = "return [...document.querySelectorAll('#plot path.js-line')].filter((p) => p.style.strokeDasharray).length"
+    assert page.ask(script) == 2
+
+
+def test_hovering_a_mark_tells_onset_step_and_seed(page: Page) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    mark = page.driver.find_element("css selector", "#plot path.point")
+    page.ask("arguments[0].scrollIntoView({block: 'center'})", mark)
+    ActionChains(page.driver).move_to_element(mark).perform()
+    told = "return [...document.querySelectorAll('.hoverlayer .hovertext')].map((t) => t.textContent).join()"
+    page.until(lambda: "Eureka-moment" in page.ask(told))
+    run = page.ask("return JSON.parse(document.getElementById('study').textContent).runs.find((run) => run.fix == 1)")
+    assert page.ask(told).startswith(f"norm_softmax · seed {run['seed']}")
+    assert page.ask(told).endswith(f"step {run['leaps'][0]['step']}, onset {run['leaps'][0]['onset']}")
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_nothing_sticks_out_sideways(page: Page, width: int) -> None:
+    page.width(width, mobile=True)
+    page.until(lambda: page.ask("return document.querySelector('#plot .main-svg').clientWidth") <= width)
+    page.ask("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    assert page.ask("return document.documentElement.scrollWidth") == width
+    assert page.drawn() == 2 * RUNS
+
+
+def test_dark_mode_changes_paper_and_plot_while_the_page_is_open(page: Page) -> None:
+    look = """const text = document.querySelector('#plot .legendtext'), line = document.querySelector('#plot path.js-line');
+        return [getComputedStyle(document.body).backgroundColor, getComputedStyle(text).fill, line.style.stroke,
+                getComputedStyle(document.querySelector('#plot .main-svg')).backgroundColor]"""
+    light = page.ask(look)
+    assert light[0] == light[3] == "rgb(255, 255, 255)"
+    page.prefer("dark")
+    page.until(lambda: page.ask(look)[1] != light[1])
+    dark = page.ask(look)
+    assert all(ours != theirs for ours, theirs in zip(dark, light, strict=True))
+    assert dark[0] == dark[3]
+
+
+def test_hostile_names_are_shown_and_do_nothing(browser: Page, tmp_path: Path, plant: Any) -> None:
+    for seed in range(2):
+        changes = {"attention.name": HOSTILE, "training.seed": seed, "training.lr": 10.0 ** -(3 + seed), "task.name": HOSTILE}
+        plant(tmp_path / "study", changes, leap=400)
+    browser.open(write_report([tmp_path / "study"], tmp_path / "report.html", title=HOSTILE))
+    assert browser.legend() == [HOSTILE[:47] + "…"]
+    assert browser.ask("return document.querySelectorAll('img, #plot a').length") == 0
+    assert browser.ask("return document.title") == HOSTILE
+    assert browser.errors() == []
+
+
+def test_a_page_without_any_curve_is_whole(browser: Page, tmp_path: Path, plant: Any) -> None:
+    plant(tmp_path / "study", ended=False, metrics=[])
+    browser.driver.get(write_report([tmp_path / "study"], tmp_path / "report.html").as_uri())
+    assert "No run has ended yet." in browser.ask("return document.body.innerText")
+    assert browser.errors() == []
+
+
+def test_the_csv_of_the_page_is_what_a_click_saves(page: Page, tmp_path: Path) -> None:
+    page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    page.click("a.download")
+    page.until(lambda: (tmp_path / "eureka.csv").is_file())
+    assert (tmp_path / "eureka.csv").read_text(encoding="utf-8").startswith("fix,lr,seeds,eureka_ratio")

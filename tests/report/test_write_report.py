@@ -1,0 +1,126 @@
+"""The page as a whole: what is in it, what is not, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eureka.errors import RequestError, WorkError
+from eureka.report import write_report
+
+
+def test_a_real_study_becomes_one_page_that_says_what_happened(real_study: Path, tmp_path: Path, parse: Any) -> None:
+    page = parse(write_report([real_study], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "No run left the plateau within 30 steps: softmax in 0 of 2 runs; norm_softmax in 0 of 2." in page.text
+    assert "task tiles · 4 runs · 2 fixes · 1 learning rate · 2 seeds" in page.text
+    assert len(json.loads(page.scripts[0])["runs"]) == 4
+
+
+def test_the_page_is_written_without_torch(study: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from eureka.report import write_report;"
+        f"write_report([pathlib.Path({str(study)!r})], pathlib.Path({str(tmp_path / 'page.html')!r}));"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "False"
+
+
+def test_the_sections_come_in_the_order_in_which_people_ask(study: Path, tmp_path: Path, parse: Any) -> None:
+    text = parse(write_report([study], tmp_path / "report.html", title="My study").read_text(encoding="utf-8")).text
+    landmarks = ["My study", "left the plateau in 3 of 3 runs", "Each curve is one run", "median Eureka-step", "What differs"]
+    landmarks += ["What they have in common", "Versions and machine", "When is it a Eureka-moment?", "eureka report"]
+    places = [text.rindex(landmark) if landmark == "eureka report" else text.index(landmark) for landmark in landmarks]
+    assert places == sorted(places)
+
+
+def test_the_same_runs_give_the_same_bytes(study: Path, tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    assert write_report([study], output).read_bytes() == write_report([study], output).read_bytes()
+
+
+def test_a_run_that_is_found_twice_is_drawn_once(study: Path, tmp_path: Path, parse: Any) -> None:
+    one = next(study.iterdir())
+    page = parse(write_report([study, one, study], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert len(json.loads(page.scripts[0])["runs"]) == 6
+
+
+def test_unfinished_runs_are_drawn_and_said_to_be_unfinished(study: Path, tmp_path: Path, plant: Any, parse: Any) -> None:
+    plant(study, {"training.seed": 3}, ended=False, reached=300, name="half-way")
+    plant(study, {"training.seed": 4}, ended=False, metrics=[], name="waiting")
+    page = parse(write_report([study], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "Unfinished and not counted, drawn dashed: 1 run (half-way at step 300)." in page.text
+    assert "Not begun: 1 run." in page.text
+    assert "softmax in 0 of 3 within 1,200 steps" in page.text
+    states = [run["state"] for run in json.loads(page.scripts[0])["runs"]]
+    assert sorted(states) == ["finished"] * 6 + ["unfinished"]
+
+
+def test_a_study_of_which_nothing_has_ended_has_a_page_too(tmp_path: Path, plant: Any, parse: Any) -> None:
+    plant(tmp_path / "study", ended=False, reached=100)
+    page = parse(write_report([tmp_path / "study"], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "No run has ended yet." in page.text
+
+
+def test_no_runs_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        write_report([tmp_path], tmp_path / "report.html")
+    told = f"no runs found in {tmp_path}; give a folder that `eureka compare` or `eureka run` has written."
+    assert str(caught.value) == told
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("foreign", [{"model_type": "gpt2"}, {"model": {"dim": 3}}, {}])
+def test_a_config_of_something_else_is_not_taken_for_a_run(tmp_path: Path, foreign: dict[str, Any]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(foreign))
+    with pytest.raises(RequestError, match="no runs found"):
+        write_report([tmp_path], tmp_path / "report.html")
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(study: Path, tmp_path: Path) -> None:
+    with pytest.raises(WorkError, match=r"cannot write .*: No such file or directory\."):
+        write_report([study], tmp_path / "nowhere" / "report.html")
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!-- %{x} {{data}} <b>&amp;"
+
+
+def test_whatever_is_in_names_and_settings_stays_text(tmp_path: Path, plant: Any, parse: Any) -> None:
+    for seed in range(2):
+        changes = {"attention.name": HOSTILE, "attention.note": f"{seed} {HOSTILE}", "task.name": HOSTILE, "training.seed": seed}
+        changes |= {"model.name": f"{seed} {HOSTILE}"}
+        plant(tmp_path / "study", changes, environment={HOSTILE: HOSTILE}, leap=400, name=f"run{seed} <i>")
+    hostile = write_report([tmp_path / "study"], tmp_path / "<u>report.html", title=HOSTILE).read_text(encoding="utf-8")
+    plant(tmp_path / "calm", {"attention.note": "0", "model.name": "0"}, leap=400, environment={"python": "3"})
+    plant(
+        tmp_path / "calm", {"attention.note": "1", "model.name": "1", "training.seed": 1}, leap=400, environment={"python": "3"}
+    )
+    calm = write_report([tmp_path / "calm"], tmp_path / "calm.html", title="calm").read_text(encoding="utf-8")
+
+    page = parse(hostile)
+    assert shape(page) == shape(parse(calm))
+    assert [name for name, _ in page.elements].count("script") == 3
+    assert json.loads(page.scripts[0])["fixes"][0]["name"].startswith(HOSTILE)
+    assert page.text.count(HOSTILE) > 5
+
+
+def shape(page: Any) -> list[tuple[str, list[str]]]:
+    """The elements and the names of their attributes."""
+    return [(name, sorted(attributes)) for name, attributes in page.elements]
+
+
+def test_the_page_refers_to_nothing_outside_itself(study: Path, tmp_path: Path, parse: Any) -> None:
+    page = parse(write_report([study], tmp_path / "report.html").read_text(encoding="utf-8"))
+    addresses = [attributes[key] for _, attributes in page.elements for key in ("src", "href", "srcset") if key in attributes]
+    assert addresses
+    assert all(address.startswith("data:") for address in addresses)
+    policy = next(
+        a["content"] for name, a in page.elements if name == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "http" not in policy
