@@ -83,7 +83,7 @@ def _moment(grid: Grid, drop: Drop, sure: float, rates: tuple[Array, Array] | No
     plateau = Plateau(start=grid.step(drop.past), end=grid.step(drop.onset), level=drop.usual)
     return EurekaMoment(
         onset=plateau.end,
-        steepest=grid.step(steepest(grid.values, drop.tenth, drop.ninetieth)),
+        steepest=grid.step(float(np.clip(steepest(grid.values, drop.tenth, drop.ninetieth), drop.onset, drop.end))),
         end=grid.step(drop.end),
         before=drop.before,
         after=drop.after,

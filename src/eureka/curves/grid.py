@@ -29,6 +29,10 @@ class Grid:
         """The step at a (fractional) index."""
         return self.start + (index + 0.5) * self.width
 
+    def index(self, step: float) -> float:
+        """The (fractional) index of a step, within the grid."""
+        return float(np.clip((step - self.start) / self.width - 0.5, 0, len(self.values) - 1))
+
 
 def clean(values: ArrayLike, steps: ArrayLike | None = None) -> tuple[Array, Array]:
     """Finite points in order of their steps; points that share a step are averaged.

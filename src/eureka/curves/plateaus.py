@@ -17,7 +17,9 @@ POINTS = 512
 FLAT = 0.04
 """On a plateau the smoothed loss moves by no more than this share of the range of the curve, and the noise."""
 LONG = 0.2
-"""A plateau takes at least this share of the time until its end."""
+"""A plateau takes at least this share of the time until its end …"""
+LEAST = 0.03
+"""… and this share of the whole log."""
 
 
 def find_plateaus(
@@ -37,35 +39,32 @@ def find_plateaus(
         return []
     if moments is None:
         moments = detect(y, x)
-    ended = [moment.plateau for moment in moments if moment.kind != "recovery"]
+    ended = [moment for moment in moments if moment.kind != "recovery"]
     grid = even_grid(x, y, POINTS)
-    flat = [
+    free, start = [], 0
+    for taken in sorted(ended, key=lambda moment: moment.plateau.start):
+        free.append((start, round(grid.index(taken.plateau.start))))
+        start = max(start, round(grid.index(taken.end)) + 1)
+    others = [
         Plateau(start=grid.step(a), end=grid.step(b), level=float(np.median(grid.values[a : b + 1])))
-        for a, b in flat_stretches(grid.values)
+        for a, b in flat_stretches(grid.values, [*free, (start, len(grid.values))])
     ]
-    drops = [(moment.onset, moment.end) for moment in moments if moment.kind != "recovery"]
-    others = [one for one in flat if not any(_overlap(one, p.start, p.end) for p in ended)]
-    others = [one for one in others if not any(_overlap(one, a, b) > 0.5 * (b - a) for a, b in drops)]
-    return sorted(ended + others, key=lambda plateau: plateau.start)
+    return sorted([moment.plateau for moment in ended] + others, key=lambda plateau: plateau.start)
 
 
-def _overlap(plateau: Plateau, start: float, end: float) -> float:
-    return max(0.0, min(plateau.end, end) - max(plateau.start, start))
-
-
-def flat_stretches(y: Array) -> list[tuple[int, int]]:
-    """First and last indices of the longest flat stretch, then of the longest ones left and right of it, and so on."""
+def flat_stretches(y: Array, parts: list[tuple[int, int]] | None = None) -> list[tuple[int, int]]:
+    """First and last indices of the longest flat stretch of each part, then of the longest ones left and right of it, and so on."""
     width = max(1, len(y) // 64)
     tolerance = FLAT * extent(y) + 3.0 * float(np.median(white_noise(y))) / np.sqrt(width)
     curve = smooth(y, width)
-    found, parts = [], [(0, len(y))]
-    while parts:
-        low, high = parts.pop()
+    found, todo = [], list(parts or [(0, len(y))])
+    while todo:
+        low, high = todo.pop()
         a, b = _longest(curve[low:high], tolerance)
         a, b = a + low, b + low
-        if b - a + 1 >= max(LONG * (b + 1), 4):
+        if b - a + 1 >= max(LONG * (b + 1), LEAST * len(y), 8):
             found.append((a, b))
-            parts += [(low, a), (b + 1, high)]
+            todo += [(low, a), (b + 1, high)]
     return sorted(found)
 
 
