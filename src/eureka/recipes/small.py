@@ -1,0 +1,148 @@
+"""One setting for every task at the scale of one core; docs/regimes.md says what was tried and what happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eureka.experiment import RunConfig, run_config
+from eureka.recipes.recipe import Group
+
+SMALL = Group("small/")
+EPOCH = 234  # steps of 256 samples in 60,000
+
+PICTURES: dict[str, Any] = {
+    "steps": 18 * EPOCH,
+    "lr": 5e-4,
+    "warmup": EPOCH,
+    "schedule": "cosine",
+    "label_smoothing": 0.1,
+    "log_every": 78,
+    "early_stop": True,
+}
+
+
+def _pictures(task: str, model: dict[str, Any] | None = None, **training: Any) -> RunConfig:
+    """Tiles of 14×14, patches of 7×7: 16 tokens and a class token."""
+    return run_config(
+        task={"name": task, "tile": 14, "centred": True},
+        model=model or {"name": "encoder", "patch": 7},
+        attention={"name": "softmax"},
+        training={**PICTURES, **training},
+    )
+
+
+def _sequence(task: dict[str, Any], model: dict[str, Any], training: dict[str, Any]) -> RunConfig:
+    return run_config(
+        task=task, model={"name": "decoder", **model}, attention={"name": "softmax"}, training={"early_stop": True, **training}
+    )
+
+
+@SMALL.add(parameters=77_962, minutes=5)
+def main() -> RunConfig:
+    """the paper's main task on real pictures, tiles of 14×14"""
+    return _pictures("main")
+
+
+@SMALL.add(parameters=308_826, minutes=5)
+def main_resnet9() -> RunConfig:
+    """the same with a narrow convolutional network, which has no plateau"""
+    return _pictures("main", {"name": "resnet9", "width": 16, "stem": "small"})
+
+
+@SMALL.add(parameters=77_962, minutes=5)
+def no_fixed_position() -> RunConfig:
+    """indicator and target swap places within each row"""
+    return _pictures("no_fixed_position")
+
+
+@SMALL.add(parameters=77_962, minutes=5)
+def cifar_indicator() -> RunConfig:
+    """photographs as indicators, all four tiles shuffled"""
+    return _pictures("cifar_indicator")
+
+
+@SMALL.add(parameters=77_962, minutes=5)
+def top_if_above() -> RunConfig:
+    """where the items stand decides which of them counts"""
+    return _pictures("top_if_above")
+
+
+@SMALL.add(parameters=77_962, minutes=5)
+def colour_match() -> RunConfig:
+    """the colours of the indicators decide which digit counts"""
+    return _pictures("colour_match")
+
+
+@SMALL.add(parameters=77_962, minutes=5)
+def fashion_or_colour() -> RunConfig:
+    """the indicators decide whether an item's class or its colour counts"""
+    return _pictures("fashion_or_colour")
+
+
+@SMALL.add(parameters=77_962, minutes=5)
+def digit_groups() -> RunConfig:
+    """the groups of the indicators decide which item counts"""
+    return _pictures("digit_groups")
+
+
+@SMALL.add(parameters=70_602, minutes=3)
+def chain_tiles() -> RunConfig:
+    """three decisions on synthetic tiles: a plateau for each further step"""
+    return run_config(
+        task={"name": "chain", "on": "tiles", "decisions": 3},
+        model={"name": "encoder"},
+        attention={"name": "softmax"},
+        training={"steps": 4000, "lr": 1e-3, "early_stop": True},
+    )
+
+
+@SMALL.add(parameters=72_138, minutes=3)
+def chain_digits() -> RunConfig:
+    """three decisions on real digits, a token a picture"""
+    return run_config(
+        task={"name": "chain", "on": "digits", "decisions": 3},
+        model={"name": "encoder", "patch": 8},
+        attention={"name": "softmax"},
+        training={"steps": 4000, "lr": 3e-4, "early_stop": True},
+    )
+
+
+@SMALL.add(parameters=54_417, minutes=3)
+def window_sum() -> RunConfig:
+    """sums over a moving window: which numbers to add is the hidden step"""
+    return _sequence({"name": "window_sum"}, {"depth": 1, "heads": 1}, {"steps": 3000, "lr": 1e-3, "warmup": 50})
+
+
+@SMALL.add(parameters=54_417, minutes=3)
+def prefix_sum() -> RunConfig:
+    """sums of all numbers so far"""
+    return _sequence({"name": "prefix_sum"}, {"depth": 1, "heads": 1}, {"steps": 3000, "lr": 1e-3, "warmup": 50})
+
+
+@SMALL.add(parameters=111_424, minutes=3)
+def induction() -> RunConfig:
+    """repeated random tokens: find, then copy"""
+    return _sequence({"name": "induction"}, {"depth": 2, "heads": 1}, {"steps": 3000, "lr": 1e-3, "batch_size": 64})
+
+
+@SMALL.add(parameters=152_577, minutes=3)
+def regression() -> RunConfig:
+    """linear regression in the context"""
+    return _sequence({"name": "regression"}, {"depth": 3}, {"steps": 4000, "lr": 1e-3, "batch_size": 64})
+
+
+@SMALL.add(parameters=105_376, minutes=3)
+def classification() -> RunConfig:
+    """labels of new items from the context"""
+    return _sequence({"name": "classification"}, {"depth": 2, "heads": 1}, {"steps": 4000, "lr": 1e-3, "batch_size": 128})
+
+
+@SMALL.add(parameters=411_600, minutes=8)
+def masked_text() -> RunConfig:
+    """hidden words of the State of the Union addresses"""
+    return run_config(
+        task={"name": "masked_text"},
+        model={"name": "encoder", "depth": 3, "mlp_ratio": 4.0},
+        attention={"name": "softmax"},
+        training={"steps": 3000, "lr": 5e-4, "batch_size": 64, "validation_samples": 128, "early_stop": True},
+    )
