@@ -37,12 +37,18 @@ def test_settings_of_a_fix_make_it_another_and_settings_of_the_rest_another_pane
     plant(tmp_path, {"model.dim": 128}, leap=400)
     groups = group(read_runs([tmp_path]))
     assert groups.fixes == ["softmax", "temperature (tau=0.5)", "temperature (tau=2)"]
-    assert groups.panels == ["lr 3e-4 · model.dim 64", "lr 3e-4 · model.dim 128"]
+    assert groups.panels == ["model.dim 64", "model.dim 128"]
     by_row = {
         (row.fix, row.settings["attention.tau"]): (fix, panel)
         for row, fix, panel in zip(groups.rows, groups.fix_of_row, groups.panel_of_row, strict=True)
     }
     assert by_row == {("softmax", None): (0, 1), ("temperature", 0.5): (1, 0), ("temperature", 2): (2, 0)}
+
+
+def test_a_panel_is_named_by_all_that_distinguishes_it(tmp_path: Path, plant: Any) -> None:
+    for lr in (1e-3, 3e-4):
+        plant(tmp_path, {"training.lr": lr, "model.dim": 128 if lr == 1e-3 else 64})
+    assert group(read_runs([tmp_path])).panels == ["lr 3e-4 · model.dim 64", "lr 1e-3 · model.dim 128"]
 
 
 def test_the_table_shows_every_column_for_people(study: Path, parse: Any) -> None:

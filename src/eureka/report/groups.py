@@ -51,7 +51,7 @@ def group(runs: Sequence[ReportRun]) -> Groups:
     return Groups(
         runs=runs,
         fixes=[_fix_label(fix, fix_keys) for fix in fixes],
-        panels=[_panel_label(panel, panel_keys) for panel in panels],
+        panels=_panel_labels(panels, panel_keys),
         panel_word="learning rate" if len(panel_keys) == 1 else "setting",
         rows=rows,
         fix_of=fix_of,
@@ -94,10 +94,13 @@ def _fix_label(fix: Values, keys: Sequence[str]) -> str:
     return f"{name} ({', '.join(own)})" if own else str(name)
 
 
-def _panel_label(panel: Values, keys: Sequence[str]) -> str:
-    lr, *values = panel
-    others = [f"{key} {setting(value)}" for key, value in zip(keys[1:], values, strict=True)]
-    return " · ".join([f"lr {rate(lr)}", *others])
+def _panel_labels(panels: Sequence[Values], keys: Sequence[str]) -> list[str]:
+    """What distinguishes each panel; a learning rate that all share is told only if there is nothing else to tell."""
+    told = len(keys) == 1 or len({panel[0] for panel in panels}) > 1
+    return [
+        " · ".join([f"lr {rate(lr)}"] * told + [f"{k} {setting(v)}" for k, v in zip(keys[1:], rest, strict=True)])
+        for lr, *rest in panels
+    ]
 
 
 def _example(row: Row, runs: Sequence[ReportRun]) -> int:

@@ -49,7 +49,8 @@ def _when(groups: Groups, rows: Sequence[Row], *, brief: bool) -> str:
         return ""
     if len(groups.panels) == 1:
         return f" ({_step(rows[0])})"
-    return f" (at {len(leapt)})" if brief else f" (at {len(leapt)} of {plural(len(rows), groups.panel_word)})"
+    where = "at" if groups.panel_word == "learning rate" else "in"
+    return f" ({where} {len(leapt)})" if brief else f" ({where} {len(leapt)} of {plural(len(rows), groups.panel_word)})"
 
 
 def _step(row: Row) -> str:
