@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -33,4 +35,4 @@ def biased(mask: Mask, bias: Tensor, queries: int, keys: int) -> Bias:
 def rescaled(q: Tensor, scale: float | None) -> Tensor:
     """q in the scale of the operators, for which plain softmax is softmax(q·k/√d): T5, for one, uses softmax(q·k)."""
     root = float(q.shape[-1] ** 0.5)
-    return q if scale is None or scale * root == 1.0 or scale == 1.0 / root else q * (scale * root)
+    return q if scale is None or math.isclose(scale * root, 1.0, rel_tol=1e-12) else q * (scale * root)

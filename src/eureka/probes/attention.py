@@ -63,7 +63,9 @@ class AttentionProbe:
         self._projections = [projections(site) for site in self.sites]
         self.records: list[ProbeRecord] = []
         self.steps = 0
-        self._token, self._seen = uuid.uuid4().hex, dict[int, dict[str, list[float]]]()
+        self._token = uuid.uuid4().hex
+        self._seen: dict[int, dict[str, list[float]]] = {}
+        self._heads: dict[int, dict[str, int]] = {}
         self._attached = self._any_mode = False
         self._leader: weakref.ref[Optimizer] | None = None
         self._hook: Any = register_optimizer_step_pre_hook(self._before_optimiser)
@@ -133,8 +135,7 @@ class AttentionProbe:
 
     def _site_record(self, site: Site, number: int) -> SiteRecord:
         values = dict(self._seen[site.index])
-        heads = len(values["entropy"])
-        parts = {letter: p.gradient(heads) for letter, p in self._projections[number].items()}
+        parts = {letter: p.gradient(self._heads[site.index][letter]) for letter, p in self._projections[number].items()}
         found = {f"grad_{letter}": gradient for letter, gradient in parts.items() if gradient is not None}
         if len(found) == 3:
             found["grad_ratio"] = gradient_ratio(found["grad_q"], found["grad_k"], found["grad_v"])
@@ -144,6 +145,7 @@ class AttentionProbe:
         """The first call of a site in a step; a pass without gradients is somebody's validation."""
         if index not in self._seen and (self._any_mode or torch.is_grad_enabled()):
             self._seen[index] = measure(seen, self.samples)
+            self._heads[index] = {"q": seen.q.shape[1], "k": seen.k.shape[1], "v": seen.v.shape[1]}
 
     def _attach(self) -> None:
         if not self._attached:
