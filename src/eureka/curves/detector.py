@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from eureka.curves.confidence import probability
 from eureka.curves.falls import at_scale, candidates, scales
-from eureka.curves.features import Drop, extent, measure, white_noise
+from eureka.curves.features import NAMES, Drop, extent, measure, white_noise
 from eureka.curves.grid import Array, Grid, clean, grids
-from eureka.curves.kinds import kind_of
+from eureka.curves.kinds import kind_of, undoes
 from eureka.curves.locate import steepest
 from eureka.curves.moment import EurekaMoment, Plateau
 
@@ -21,6 +21,9 @@ FEWEST = 12
 """Fewer points show no plateau and no drop."""
 SURE = 0.5
 """Moments less likely than this are not reported unless asked for."""
+RECOVERED = 10.0
+"""A recovery is reported if it is this many standard deviations of the noise."""
+NOISE = NAMES.index("noise")
 
 
 def detect(
@@ -48,8 +51,13 @@ def detect(
     rates = None if lr is None else clean(lr, np.arange(len(np.ravel(values))) if steps is None else steps)
     found = [(grid, drop, probability(drop.features)) for grid in grids(x, y) for drop in drops(grid)]
     found = [one for one in found if one[2] >= min_confidence]
-    moments = [_moment(grid, drop, sure, rates) for grid, drop, sure in separate(found)]
+    moments = [_moment(grid, drop, sure, rates) for grid, drop, sure in separate(found) if _worth_telling(grid, drop)]
     return sorted(moments, key=lambda moment: moment.steepest)
+
+
+def _worth_telling(grid: Grid, drop: Drop) -> bool:
+    """Noise goes up and down all the time: a recovery must stand out from it more clearly than its confidence asks."""
+    return drop.features[NOISE] >= np.log(RECOVERED) or not undoes(grid, drop)
 
 
 def drops(grid: Grid) -> list[Drop]:
@@ -80,14 +88,15 @@ def separate(found: list[tuple[Grid, Drop, float]]) -> list[tuple[Grid, Drop, fl
 
 
 def _moment(grid: Grid, drop: Drop, sure: float, rates: tuple[Array, Array] | None) -> EurekaMoment:
-    plateau = Plateau(start=grid.step(drop.past), end=grid.step(drop.onset), level=drop.usual)
+    fastest = min(steepest(grid.values, drop.tenth, drop.ninetieth), drop.end)
+    onset = grid.step(min(drop.onset, fastest))  # a sudden drop is steepest before a twentieth of it is done
     return EurekaMoment(
-        onset=plateau.end,
-        steepest=grid.step(float(np.clip(steepest(grid.values, drop.tenth, drop.ninetieth), drop.onset, drop.end))),
+        onset=onset,
+        steepest=grid.step(fastest),
         end=grid.step(drop.end),
         before=drop.before,
         after=drop.after,
-        plateau=plateau,
+        plateau=Plateau(start=grid.step(min(drop.past, fastest)), end=onset, level=drop.usual),
         kind=kind_of(grid, drop, rates),
         confidence=sure,
     )

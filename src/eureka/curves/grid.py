@@ -81,7 +81,7 @@ def even_grid(x: Array, y: Array, size: int = GRID, *, last: bool = True) -> Gri
     start, stop = x[0] - half, x[-1] + half
     width = (stop - start) / bins
     x, y = chunk_medians(x, y, len(x) // (4 * bins))
-    cell = np.minimum(((x - start) / width).astype(np.int64), bins - 1)
+    cell = np.minimum(((x - start) / width + 1e-9).astype(np.int64), bins - 1)  # rounding must not move points on an edge
     count = np.bincount(cell, minlength=bins)
     total = np.bincount(cell, weights=y, minlength=bins)
     centre = np.bincount(cell, weights=x, minlength=bins)

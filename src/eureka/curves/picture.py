@@ -26,7 +26,7 @@ def picture(
     """Lines of text: the curve, then a line with ``═`` under plateaus, ``╲`` under drops and ``▼`` where they are steepest.
 
     >>> for line in picture(np.array([2.0] * 50 + [0.0] * 50), np.arange(100.0), columns=10, rows=2): print(line)
-    2 ⠉⠉⠉⠉⡇     │
+    2 ⠉⠉⠉⠉⠉⡇    │
     0      ⣇⣀⣀⣀⣀│
       0       99
     """

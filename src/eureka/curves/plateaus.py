@@ -53,18 +53,21 @@ def find_plateaus(
 
 
 def flat_stretches(y: Array, parts: list[tuple[int, int]] | None = None) -> list[tuple[int, int]]:
-    """First and last indices of the longest flat stretch of each part, then of the longest ones left and right of it, and so on."""
+    """First and last indices of the longest flat stretch of each part, then of the longest ones left and right of it …"""
     width = max(1, len(y) // 64)
     tolerance = FLAT * extent(y) + 3.0 * float(np.median(white_noise(y))) / np.sqrt(width)
     curve = smooth(y, width)
     found, todo = [], list(parts or [(0, len(y))])
     while todo:
         low, high = todo.pop()
+        if high - low < 8:
+            continue
         a, b = _longest(curve[low:high], tolerance)
         a, b = a + low, b + low
         if b - a + 1 >= max(LONG * (b + 1), LEAST * len(y), 8):
             found.append((a, b))
-            todo += [(low, a), (b + 1, high)]
+            apart = (b - a) // 4  # a slow decline is one plateau and its surroundings, not many steps
+            todo += [(low, a - apart), (b + 1 + apart, high)]
     return sorted(found)
 
 

@@ -1,0 +1,147 @@
+"""What the detector finds, and what it is silent about."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eureka.curves.detector import detect
+from eureka.curves.grid import Array
+from eureka.errors import RequestError
+
+T = np.arange(3000.0)
+
+
+def drop(size: float = 1.5, at: float = 1800.0, time: float = 20.0, noise: float = 0.03, seed: int = 0) -> Array:
+    """2 on a plateau, then a sigmoid down, with noise."""
+    rng = np.random.default_rng(seed)
+    return 2.0 - size / (1.0 + np.exp(-(T - at) / time)) + noise * rng.standard_normal(len(T))
+
+
+def test_a_drop_after_a_plateau_is_found_with_its_levels_and_its_plateau() -> None:
+    [moment] = detect(drop())
+    assert moment.kind == "eureka"
+    assert moment.confidence > 0.9
+    assert moment.steepest == pytest.approx(1800.0, abs=3.0)
+    assert 1700.0 < moment.onset < moment.steepest < moment.end < 1900.0
+    assert moment.before == pytest.approx(2.0, abs=0.1)
+    assert moment.after == pytest.approx(0.5, abs=0.1)
+    assert moment.plateau.start < 100.0
+    assert moment.plateau.level == pytest.approx(2.0, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(2.0 + 5.0 * (1.0 + T / 5.0) ** -0.5, id="power law"),
+        pytest.param(np.exp(-T / 100.0), id="exponential"),
+        pytest.param(2.0 - T / 3000.0, id="straight line"),
+        pytest.param(np.full(3000, 2.0), id="constant"),
+        pytest.param(np.zeros(3000), id="zero"),
+        pytest.param(np.exp(T / 500.0), id="divergence"),
+    ],
+)
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.05])
+def test_it_is_silent_on_curves_that_merely_go_their_way(values: Array, noise: float) -> None:
+    rng = np.random.default_rng(3)
+    assert detect(values + noise * rng.standard_normal(len(values))) == []
+
+
+def test_the_first_fast_fall_is_no_moment() -> None:
+    assert detect(1.0 + 9.0 * np.exp(-T / 10.0) + 0.01 * np.random.default_rng(0).standard_normal(len(T))) == []
+
+
+def test_the_return_from_a_spike_is_a_recovery_or_nothing() -> None:
+    late = np.clip(T - 1500.0, 0.0, None)
+    spike = np.where(T >= 1500.0, 3.0 * np.exp(-late / 15.0), 0.0)
+    values = 2.0 + 3.0 * (1.0 + T / 10.0) ** -0.5 + spike + 0.02 * np.random.default_rng(1).standard_normal(len(T))
+    assert all(moment.kind == "recovery" for moment in detect(values, min_confidence=0.1))
+
+
+def test_a_long_stay_on_a_higher_level_ends_in_a_recovery() -> None:
+    values = 1.0 + ((T > 1000) & (T < 2000)) + 0.02 * np.random.default_rng(2).standard_normal(len(T))
+    [moment] = detect(values)
+    assert moment.kind == "recovery"
+    assert moment.steepest == pytest.approx(2000.0, abs=2.0)
+
+
+def test_grokking_is_a_moment_although_the_loss_rose_first() -> None:
+    values = (4.7 + 15.0 * (1.0 - np.exp(-T / 400.0))) / (1.0 + np.exp((T - 2000.0) / 25.0)) + 0.01
+    [moment] = detect(values)
+    assert moment.kind == "eureka"
+
+
+def test_a_known_cut_of_the_learning_rate_explains_a_drop_at_it_and_no_other() -> None:
+    values = drop(size=0.8, at=900.0) + drop(size=0.7, at=2000.0, noise=0.0, time=5.0)
+    lr = np.where(T < 1990.0, 0.1, 0.01)
+    assert [moment.kind for moment in detect(values, lr=lr)] == ["eureka", "lr_step"]
+    assert [moment.kind for moment in detect(values)] == ["eureka", "eureka"]
+
+
+def test_a_smooth_schedule_explains_no_drop() -> None:
+    cosine = 0.5 * (1.0 + np.cos(np.pi * T / 3000.0))
+    for at in (900.0, 1800.0, 2600.0):
+        [moment] = detect(drop(at=at), lr=cosine)
+        assert moment.kind == "eureka"
+
+
+def test_every_step_of_a_staircase_is_found() -> None:
+    values = sum(drop(size=0.5, at=at, noise=0.01, seed=int(at)) for at in (700.0, 1400.0, 2100.0))
+    assert [round(moment.steepest, -1) for moment in detect(values)] == [700.0, 1400.0, 2100.0]
+
+
+def test_an_early_moment_of_a_very_long_run_is_found() -> None:
+    n = 400_000
+    t = np.arange(n)
+    values = 2.0 - 1.5 / (1.0 + np.exp(-(t - 2000.0) / 25.0)) + 0.03 * np.random.default_rng(0).standard_normal(n)
+    [moment] = detect(values)
+    assert moment.steepest == pytest.approx(2000.0, abs=10.0)
+
+
+def test_mixed_lengths_are_told() -> None:
+    with pytest.raises(RequestError, match="3 values but 2 steps"):
+        detect([1.0, 2.0, 3.0], [0, 1])
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [float("nan")] * 50, [1.0] * 5, list(range(11))])
+def test_too_little_to_see_anything_gives_nothing(values: list[float]) -> None:
+    assert detect(values) == []
+
+
+def test_a_million_points_take_less_than_a_second() -> None:
+    n = 1_000_000
+    values = 2.0 - 1.5 / (1.0 + np.exp(-(np.arange(n) - 600_000) / 8_000)) + 0.05 * np.random.default_rng(0).standard_normal(n)
+    detect(values[:10_000])
+    start = time.perf_counter()
+    [moment] = detect(values)
+    assert time.perf_counter() - start < 1.0
+    assert moment.steepest == pytest.approx(600_000, rel=0.01)
+
+
+CURVES = os.environ.get("EUREKA_CURVES", "")
+
+
+@pytest.mark.skipif(not CURVES, reason="EUREKA_CURVES does not name a folder with labels.csv and published curves")
+def test_published_curves_are_judged_as_people_judge_them() -> None:
+    folder = Path(CURVES)
+    with (folder / "labels.csv").open(encoding="utf-8") as file:
+        labels = list(csv.DictReader(file))
+    assert labels
+    for label in labels:
+        steps, values = np.genfromtxt(folder / label["file"], delimiter=",", skip_header=1).T
+        rate = folder / f"{label['file'][:3]}_lr.txt"
+        lr = np.genfromtxt(rate, delimiter=",", skip_header=1)[:, 1] if rate.exists() else None
+        found = [moment for moment in detect(values, steps, lr=lr) if moment.kind == "eureka"]
+        verdict = label["abrupt_after_plateau"]
+        if verdict == "yes":
+            wanted = float(label["steepest_step"])
+            assert any(abs(moment.steepest - wanted) <= 0.1 * wanted for moment in found), label["file"]
+        elif verdict.startswith("no"):
+            assert not found, label["file"]
+        else:
+            assert all(moment.confidence < 0.7 for moment in found), label["file"]
