@@ -28,7 +28,7 @@ BELOW: dict[str, set[str]] = {
     "training": {"tasks", "probes", "schedules", "runs"},
     "experiment": {"attention", "data", "tasks", "models", "patching", "probes", "training", "schedules", "runs"},
     "recipes": {"experiment"},
-    "study": {"experiment", "training", "curves", "runs"},
+    "study": {"experiment", "recipes", "training", "curves", "runs"},
     "report": {"curves", "runs", "study"},
     "integrations": {"curves", "probes", "patching"},
 }

@@ -112,3 +112,17 @@ def wait_until(true: object, seconds: float = 60) -> None:
 
 def test_the_pool_is_as_wide_as_the_machine() -> None:
     assert LocalPool().workers == len(os.sched_getaffinity(0))
+
+
+def test_a_budget_ends_the_study_early_and_loses_nothing(tiny: RunConfig, tmp_path: Path) -> None:
+    folders = Study.over(tiny.but({"training.steps": 200_000}), {"training.seed": [0]}, tmp_path).prepare()
+    assert LocalPool(1).carry_out(folders, budget_seconds=10) == []
+    assert folders[0].result() is None
+    assert list(folders[0].checkpoints.iterdir())
+
+
+def test_the_longest_runs_are_begun_first(tiny: RunConfig, tmp_path: Path) -> None:
+    from eureka.study.pool import longest_first
+
+    folders = Study.over(tiny, {"training.steps": [20, 80, 40]}, tmp_path).prepare()
+    assert [(folder.config() or {})["training"]["steps"] for folder in longest_first(folders)] == [80, 40, 20]

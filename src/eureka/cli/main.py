@@ -12,10 +12,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from eureka.cli.bench import app as bench
 from eureka.cli.compare import compare
-from eureka.cli.listing import fixes, recipes, tasks
+from eureka.cli.data import app as data
+from eureka.cli.detect import detect
+from eureka.cli.listing import fixes, recipes
 from eureka.cli.report import report
 from eureka.cli.run import run
+from eureka.cli.study import study
+from eureka.cli.tasks import app as tasks
 from eureka.errors import EurekaError, RequestError
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # Typer keeps its Click to itself
@@ -43,8 +48,10 @@ def eureka(
     """Find long loss plateaus, trace them to the attention softmax, and remove them."""
 
 
-for verb in (compare, run, report, recipes, fixes, tasks):
+for verb in (compare, study, run, detect, report, recipes, fixes):
     app.command()(verb)
+for name, verbs in (("tasks", tasks), ("data", data), ("bench", bench)):
+    app.add_typer(verbs, name=name)
 
 
 def main() -> NoReturn:

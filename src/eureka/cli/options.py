@@ -20,6 +20,9 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a config key, as in training.lr=1e-3. May be repeated."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, and nothing else.")]
+FastOption = Annotated[
+    bool, typer.Option("--fast", help="Let the device choose faster kernels whose last bits may change from run to run.")
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the runs are kept. [default: runs/RECIPE]")]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eureka.cli.options import JsonOption, OutOption, RecipeArgument, SetOption, assignments, print_json
+from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, print_json
 
 if TYPE_CHECKING:
     from eureka.experiment import RunConfig
@@ -19,13 +19,14 @@ def run(
     recipe: RecipeArgument,
     changes: SetOption = None,
     out: OutOption = None,
+    fast: FastOption = False,
     json: JsonOption = False,
     help_config: Annotated[bool, typer.Option("--help-config", help="List every key that --set takes, with its value.")] = False,
 ) -> None:
     """Carry out one run, or go on with it where it was interrupted; a finished run is only shown."""
     from eureka.recipes import recipe as find_recipe
 
-    config = find_recipe(recipe).but(assignments(changes))
+    config = find_recipe(recipe).but(assignments(changes) | ({"training.deterministic": False} if fast else {}))
     if help_config:
         _list_keys(config)
         return

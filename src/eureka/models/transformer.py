@@ -88,6 +88,7 @@ class Transformer(nn.Module):
         """Start with logits `scale` times as large: W_Q and W_K by its root each."""
         with torch.no_grad():
             for block in self.blocks:
+                assert isinstance(block, Block)
                 weight = block.attention.qkv.weight
                 weight[: 2 * len(weight) // 3] *= scale**0.5
 

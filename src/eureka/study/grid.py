@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,22 @@ class Study:
     @classmethod
     def over(cls, base: RunConfig, grid: Mapping[str, Sequence[Any]], folder: Path) -> Study:
         """Every combination of the values given for each key; the key named last changes fastest."""
-        problems, configs = [], []
-        for values in itertools.product(*grid.values()):
+        return cls.of(base, (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())), folder)
+
+    @classmethod
+    def of(cls, base: RunConfig, changes: Iterable[Mapping[str, Any]], folder: Path) -> Study:
+        """A run for each set of changes, the same run only once; every problem is told at once."""
+        problems: list[str] = []
+        configs: dict[str, RunConfig] = {}
+        for change in changes:
             try:
-                configs.append(base.but(dict(zip(grid, values, strict=True))))
+                config = base.but(change)
+                configs.setdefault(config.digest(), config)
             except RequestError as error:
                 problems.append(str(error))
         if problems:
             raise RequestError(" ".join(dict.fromkeys(problems)))
-        return cls(folder, configs)
+        return cls(folder, list(configs.values()))
 
     def prepare(self) -> list[RunFolder]:
         """Lay out the run folders, so that the whole study can be seen before its first run has begun."""

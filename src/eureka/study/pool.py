@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from eureka.errors import WorkError
@@ -15,6 +16,9 @@ from eureka.runs import RunFolder
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 30.0
 """How long a worker may take to write its checkpoint when it is asked to stop."""
+
+
+Watch = Callable[[Sequence[RunFolder]], None]
 
 
 @dataclass(frozen=True)
@@ -33,16 +37,17 @@ class LocalPool:
     _running: dict[subprocess.Popen[bytes], RunFolder] = field(default_factory=dict)
 
     def carry_out(
-        self, folders: Sequence[RunFolder], watch: Callable[[Sequence[RunFolder]], None] | None = None
+        self, folders: Sequence[RunFolder], watch: Watch | None = None, budget_seconds: float = math.inf
     ) -> list[Failure]:
-        """Bring every run to its end. `watch` is called several times a second with the runs at work.
+        """Bring every run to its end, or as far as the budget lasts; `watch` is called all the while with the runs at work.
 
         An interruption stops the workers after a checkpoint and is passed on; calling again goes on where they were.
         """
-        waiting = [folder for folder in folders if folder.result() is None]
+        waiting = longest_first(folder for folder in folders if folder.result() is None)
         failures: list[Failure] = []
+        deadline = time.monotonic() + budget_seconds
         try:
-            while waiting or self._running:
+            while (waiting or self._running) and time.monotonic() < deadline:
                 while waiting and len(self._running) < self.workers:
                     self._start(waiting.pop(0))
                 if watch:
@@ -85,6 +90,18 @@ class LocalPool:
                 process.kill()
                 process.wait()
         self._running.clear()
+
+
+def longest_first(folders: Iterable[RunFolder]) -> list[RunFolder]:
+    """In the order in which a pool should begin them: by the work still to do, so that no long run is left to the end alone."""
+    return sorted(folders, key=lambda folder: -_work_left(folder))
+
+
+def _work_left(folder: RunFolder) -> float:
+    config, metrics = folder.config() or {}, folder.metrics()
+    size: float = config["training"]["batch_size"] * config["model"].get("dim", 1) * config["model"].get("depth", 1)
+    done: int = metrics[-1]["step"] if metrics else 0
+    return (config["training"]["steps"] - done) * size
 
 
 def _why(code: int, folder: RunFolder) -> str:
