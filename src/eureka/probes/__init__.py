@@ -8,14 +8,18 @@ from eureka.lazy import lazy
 
 if TYPE_CHECKING:
     from eureka.probes.attention import AttentionProbe
+    from eureka.probes.linear import LinearProbe, linear_probes
     from eureka.probes.record import ProbeRecord, SiteRecord
+    from eureka.probes.regions import RegionRecord, attention_to
 
-__all__ = ["AttentionProbe", "ProbeRecord", "SiteRecord"]
+__all__ = ["AttentionProbe", "LinearProbe", "ProbeRecord", "RegionRecord", "SiteRecord", "attention_to", "linear_probes"]
 
 __getattr__, __dir__ = lazy(
     __name__,
     {
         "AttentionProbe": "eureka.probes.attention",
+        **dict.fromkeys(["LinearProbe", "linear_probes"], "eureka.probes.linear"),
         **dict.fromkeys(["ProbeRecord", "SiteRecord"], "eureka.probes.record"),
+        **dict.fromkeys(["RegionRecord", "attention_to"], "eureka.probes.regions"),
     },
 )
