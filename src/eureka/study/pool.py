@@ -101,7 +101,8 @@ def _work_left(folder: RunFolder) -> float:
     config, metrics = folder.config() or {}, folder.metrics()
     size: float = config["training"]["batch_size"] * config["model"].get("dim", 1) * config["model"].get("depth", 1)
     done: int = metrics[-1]["step"] if metrics else 0
-    return (config["training"]["steps"] - done) * size
+    steps: int = config["training"]["steps"]
+    return (steps - done) * size
 
 
 def _why(code: int, folder: RunFolder) -> str:

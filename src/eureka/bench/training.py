@@ -1,0 +1,146 @@
+"""What our training loop costs beside the plainest loop, how near it comes to the machine's matrix-multiply rate, and the pool.
+
+Both loops do the same steps of the same model in turns; ours logs and validates at its default rate.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from eureka.bench.timing import interleaved
+from eureka.errors import RequestError
+from eureka.experiment import RunConfig, build
+from eureka.recipes import recipe
+from eureka.runs import Record, RunFolder
+from eureka.study import LocalPool, Study
+from eureka.tasks import Task
+from eureka.training import Loop
+from eureka.training.optimiser import make_optimiser
+
+RECIPES = ("tiles", "digits", "small/window_sum", "small/induction", "small/regression", "small/main", "paper/main")
+MATRIX = 1024
+LARGEST = 2e10
+"""Floating-point operations of the largest step that is timed."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recipe on one thread."""
+
+    recipe: str
+    batch_size: int
+    vs_bare_loop: float
+    share_of_matmul_rate: float
+    samples_per_s: float
+
+
+def run(recipes: Sequence[str] = RECIPES, *, rounds: int = 4, progress: Callable[[str], None] = lambda line: None) -> Record:
+    """All rows, and how well the pool uses the cores."""
+    torch.set_num_threads(1)
+    rate = matmul_rate()
+    rows, skipped = [], {}
+    for name in recipes:
+        progress(name)
+        try:
+            rows.append(asdict(measure(name, recipe(name), rate, rounds)))
+        except RequestError as error:  # data that is not on this machine
+            skipped[name] = str(error)
+    progress("pool")
+    return {"rows": rows, "skipped": skipped, "matmul_gflops": rate / 1e9, "pool_efficiency": pool_efficiency()}
+
+
+def measure(name: str, config: RunConfig, rate: float, rounds: int) -> Row:
+    """Our step with its share of a log and a validation, against the bare step."""
+    flops = step_flops(config)
+    if flops > LARGEST:  # a recipe for a GPU: the same step with fewer samples
+        config = config.but({"training.batch_size": max(1, int(config.training.batch_size * LARGEST / flops))})
+        flops = step_flops(config)
+    with tempfile.TemporaryDirectory() as place:
+        loop = _loop(config, Path(place))
+        jobs = {"ours": lambda: _our_step(loop), "bare": _bare(config), "log": lambda: _our_log(loop)}
+        times = interleaved(jobs, rounds, budget=30.0)
+    ours = times["ours"] + times["log"] / config.training.log_every
+    return Row(
+        recipe=name,
+        batch_size=config.training.batch_size,
+        vs_bare_loop=ours / times["bare"],
+        share_of_matmul_rate=flops / ours / rate,
+        samples_per_s=config.training.batch_size / ours,
+    )
+
+
+def _loop(config: RunConfig, place: Path) -> Loop:
+    task, model = build(config)
+    folder = RunFolder(place)
+    folder.create()
+    loop = Loop(model, task, config.training, folder)
+    loop.progress.resume(None)
+    return loop
+
+
+def _our_step(loop: Loop) -> None:
+    loop.step %= loop.config.steps - 1  # the bench may need more steps than the recipe has
+    loop._train_step()
+    loop.replicas.agree(0)
+
+
+def _our_log(loop: Loop) -> None:
+    loop.progress.count = max(1, loop.progress.count)
+    loop._log()
+
+
+def _bare(config: RunConfig) -> Callable[[], object]:
+    task, model = build(config)
+    optimiser = make_optimiser(model, config.training)
+    generator = torch.Generator().manual_seed(config.training.seed)
+    return lambda: _bare_step(task, model, optimiser, generator, config.training.batch_size)
+
+
+def _bare_step(task: Task, model: nn.Module, optimiser: torch.optim.Optimizer, generator: torch.Generator, size: int) -> None:
+    batch = task.sample(size, generator)
+    loss = task.loss(model(batch.inputs), batch)
+    optimiser.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+
+
+def step_flops(config: RunConfig) -> float:
+    """Floating-point operations of the matrix products of one step, forward and backward."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    task, model = build(config)
+    few = min(8, config.training.batch_size)  # the count is proportional to the batch
+    batch = task.sample(few, torch.Generator().manual_seed(0))
+    with FlopCounterMode(display=False) as counter:
+        task.loss(model(batch.inputs), batch).backward()
+    return float(counter.get_total_flops()) * config.training.batch_size / few
+
+
+def matmul_rate(rounds: int = 20) -> float:
+    """Floating-point operations a second of a large float32 matrix product on one thread: the machine's limit."""
+    a, b = torch.randn(MATRIX, MATRIX), torch.randn(MATRIX, MATRIX)
+    seconds = interleaved({"product": lambda: a @ b}, rounds)["product"]
+    return 2 * MATRIX**3 / seconds
+
+
+def pool_efficiency(runs: int = 6) -> float:
+    """The ideal time of a study (its runs' own seconds, shared by all cores) over the time it took, starts of processes included."""
+    config = recipe("tiles").but({"training.steps": 800, "training.early_stop": False})
+    with tempfile.TemporaryDirectory() as place:
+        study = Study.over(config, {"training.seed": list(range(runs))}, Path(place))
+        folders, pool = study.prepare(), LocalPool()
+        start = time.perf_counter()
+        failures = pool.carry_out(folders)
+        wall = time.perf_counter() - start
+        if failures:
+            raise RequestError(f"the pool's runs failed: {failures[0].reason}.")
+        results: list[Any] = [folder.result() for folder in folders]
+        return float(sum(result["seconds"] for result in results) / (min(pool.workers, runs) * wall))
