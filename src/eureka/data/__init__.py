@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from eureka.lazy import lazy
 
 if TYPE_CHECKING:
+    from eureka.data.bpe import EncodedCorpus, encoded_corpus
     from eureka.data.catalogue import CATALOGUE, find_dataset
     from eureka.data.digits import load_digits
     from eureka.data.fetching import default_sources, fetch
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CATALOGUE",
     "Images",
+    "EncodedCorpus",
     "cache_folder",
     "default_sources",
+    "encoded_corpus",
     "fetch",
     "find_dataset",
     "load_digits",
@@ -31,6 +34,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "Images": "eureka.data.images",
+        **dict.fromkeys(["EncodedCorpus", "encoded_corpus"], "eureka.data.bpe"),
         "load_digits": "eureka.data.digits",
         **dict.fromkeys(["CATALOGUE", "find_dataset"], "eureka.data.catalogue"),
         **dict.fromkeys(["default_sources", "fetch"], "eureka.data.fetching"),

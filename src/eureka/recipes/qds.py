@@ -29,7 +29,7 @@ def full() -> RunConfig:
     return _qds({}, {})
 
 
-@QDS.add(parameters=143_178, minutes=None)
+@QDS.add(parameters=143_178, minutes=5)
 def narrow() -> RunConfig:
     """the main task in 8 tokens at width 64 and depth 2"""
     narrow = {"dim": 64, "depth": 2, "heads": 2, "drop_path": 0.0}

@@ -110,13 +110,17 @@ def chain_digits() -> RunConfig:
 @SMALL.add(parameters=54_417, minutes=3)
 def window_sum() -> RunConfig:
     """sums over a moving window: which numbers to add is the hidden step"""
-    return _sequence({"name": "window_sum"}, {"depth": 1, "heads": 1}, {"steps": 3000, "lr": 1e-3, "warmup": 50})
+    return _sequence(
+        {"name": "window_sum"}, {"depth": 1, "heads": 1}, {"steps": 3000, "lr": 1e-3, "warmup": 50, "batch_size": 64}
+    )
 
 
 @SMALL.add(parameters=54_417, minutes=3)
 def prefix_sum() -> RunConfig:
     """sums of all numbers so far"""
-    return _sequence({"name": "prefix_sum"}, {"depth": 1, "heads": 1}, {"steps": 3000, "lr": 1e-3, "warmup": 50})
+    return _sequence(
+        {"name": "prefix_sum"}, {"depth": 1, "heads": 1}, {"steps": 3000, "lr": 1e-3, "warmup": 50, "batch_size": 64}
+    )
 
 
 @SMALL.add(parameters=111_424, minutes=3)
