@@ -15,11 +15,19 @@ def recipes(json: JsonOption = False) -> None:
     """List the recipes: named configs that `compare` and `run` take."""
     from eureka.recipes import RECIPES
 
-    found = [{"name": recipe.name, "summary": recipe.summary} for recipe in RECIPES.values()]
+    found = RECIPES.values()
     if json:
-        print_json({"recipes": found})
-    else:
-        print_table(["recipe", "what it is"], [(recipe["name"], recipe["summary"]) for recipe in found])
+        print_json(
+            {
+                "recipes": [
+                    {"name": r.name, "summary": r.summary, "task": r.task, "parameters": r.parameters, "minutes": r.minutes}
+                    for r in found
+                ]
+            }
+        )
+        return
+    rows = [(r.name, r.summary, f"{r.parameters:,}", "–" if r.minutes is None else f"{r.minutes:g}") for r in found]
+    print_table(["recipe", "what it is", "parameters", "minutes a run"], rows)
 
 
 def fixes(json: JsonOption = False) -> None:
