@@ -16,7 +16,7 @@ SHAPES = {  # (B, H, Hk, Q, K, D)
     "grouped": (2, 4, 2, 5, 5, 4),
     "cross": (1, 2, 1, 4, 9, 4),
     "long": (1, 2, 1, 68, 80, 4),  # above the crossover of NormSoftmax, two chunks of causal rows
-    "batch": (2, 8, 4, 23, 23, 12),  # below the crossover of the others: 8,464 weights
+    "batch": (4, 8, 4, 17, 17, 4),  # below the crossover of the others: 9,248 weights
 }
 MASKS = ["none", "causal", "causal from a cache", "causal with blind rows", "padding", "dense", "bias"]
 NORM = ["norm_softmax", "norm_softmax_var"]
@@ -116,6 +116,17 @@ def test_weights_times_values_are_the_output(twin: Any, name: str, mask: str) ->
         kind = twin.masks(batch, heads, queries, keys, torch.float64)[mask]
         whole = v.repeat_interleave(heads // groups, dim=1)
         torch.testing.assert_close(operator(q, k, v, kind), operator.weights(q, k, kind) @ whole)
+
+
+@pytest.mark.parametrize("shape", ["grouped", "long"])
+@pytest.mark.parametrize("name", ["softmax", "norm_softmax", "ssmax", "sinkhorn"])
+def test_a_mask_may_have_fewer_dimensions_than_the_weights(twin: Any, name: str, shape: str) -> None:
+    batch, heads, groups, queries, keys, d = SHAPES[shape]
+    operator = twin.make(name, heads, d)
+    q, k, v = twin.inputs((batch, heads, groups, queries, keys, d), 0.6, torch.float64)
+    whole = torch.rand(batch, heads, queries, keys, generator=torch.Generator().manual_seed(0)) > 0.4
+    for mask in (whole[0, 0, 0], whole[0, 0], whole[0], whole[0, :, :1], whole[:, :1, :, :1], whole[:, :, :1]):
+        torch.testing.assert_close(operator(q, k, v, mask), operator(q, k, v, mask.expand(batch, heads, queries, keys)))
 
 
 def test_the_shapes_of_these_tests_take_both_paths(twin: Any) -> None:

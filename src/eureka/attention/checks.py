@@ -23,9 +23,12 @@ def checked(q: Tensor, k: Tensor, v: Tensor | None, mask: Mask | Tensor | None) 
     _check_type(kind, tensor)
     if tensor.dim() > 4 or any(m not in (1, n) for m, n in zip(reversed(tensor.shape), reversed(shape), strict=False)):
         raise RequestError(f"a mask of shape {tuple(tensor.shape)} does not broadcast to (B, H, Q, K) = {shape}.")
-    if isinstance(kind, Dense) and tensor.dim() == 4 and tensor.shape[1] == tensor.shape[2] == 1 and tensor.shape[3] == shape[3]:
+    tensor = tensor.reshape((1,) * (4 - tensor.dim()) + tuple(tensor.shape)).expand(-1, -1, -1, shape[3])  # SDPA asks for both
+    if isinstance(kind, Bias):
+        return Bias(tensor)
+    if tensor.shape[1] == tensor.shape[2] == 1:
         return KeyPadding(tensor[:, 0, 0])  # the same keys for every query, whoever built it: the cheap statistics apply
-    return kind
+    return Dense(tensor)
 
 
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from eureka.attention.checks import checked
-from eureka.attention.explicit import add_bias, full_precision, logits_of, mix, visible_in
+from eureka.attention.explicit import full_precision, logits_of, mix, shown
 from eureka.attention.fused import plain_beta, repeat_heads
 from eureka.attention.mask import KeyPadding, Mask, NoMask
 from eureka.attention.operator import ExplicitOperator
@@ -30,6 +30,5 @@ class Linear(ExplicitOperator):
         mask = checked(q, k, None, mask)
         with full_precision(q):
             logits = logits_of(q * plain_beta(q), k)
-            visible = visible_in(logits, mask)
-            weights = add_bias(logits, mask)
-            return weights if visible is None else weights.masked_fill(~visible, 0.0)
+            rest = shown(logits, mask, lowest=0.0)
+            return logits if rest is None else logits * rest.seen + rest.added

@@ -114,9 +114,15 @@ def visible_mean(values: Tensor, mask: Mask, queries: int) -> Tensor:
         last = (torch.arange(queries, device=values.device) + mask.offset).clamp(-1, keys - 1) + 1
         totals = torch.nn.functional.pad(values.cumsum(dim=-1), (1, 0))[..., last]
         return totals.unsqueeze(-1) / counts
+    if isinstance(mask, KeyPadding):
+        return (values * mask.visible[:, None]).sum(dim=-1)[..., None, None] / counts
     visible = visible_keys(mask, queries, keys, values.device)
     assert visible is not None
-    return over_keys(visible, keys).to(values.dtype) @ values.unsqueeze(-1) / counts
+    seen = over_keys(visible.reshape((1,) * (4 - visible.dim()) + tuple(visible.shape)), keys).to(values.dtype)
+    if seen.shape[1] > 1:
+        return seen @ values.unsqueeze(-1) / counts
+    totals = seen.squeeze(1) @ values.transpose(-2, -1)  # all heads at once, so that the mask is not copied for each
+    return totals.transpose(-2, -1).unsqueeze(-1) / counts
 
 
 def over_keys(mask: Tensor, keys: int) -> Tensor:

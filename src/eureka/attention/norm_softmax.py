@@ -9,9 +9,9 @@ from pydantic import Field
 from torch import Tensor
 
 from eureka.attention.checks import checked
-from eureka.attention.explicit import full_precision, logits_of, wide
+from eureka.attention.explicit import full_precision, logits_of, shown, wide
 from eureka.attention.fused import repeat_heads
-from eureka.attention.mask import Bias, Mask, visible_keys, visible_mean
+from eureka.attention.mask import Mask, visible_mean
 from eureka.attention.norm_weights import NormWeights
 from eureka.attention.operator import SoftmaxFamily
 from eureka.attention.rowwise import call, norm
@@ -53,14 +53,15 @@ class NormSoftmax(SoftmaxFamily):
         self.statistic, self.cap = statistic, cap
 
     def beta(self, q: Tensor, k: Tensor, mask: Mask) -> Tensor:
+        q, k = wide(q).contiguous(), wide(k).contiguous()  # once: the norms and every product want them so
         return self.divisor(q).beta(row_variance(q, k, mask), logit_size(q, k, mask))
 
     def weights(self, q: Tensor, k: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
         mask = checked(q, k, None, mask)
         with full_precision(q):
-            bias = mask.bias if isinstance(mask, Bias) else None
-            visible = visible_keys(mask, q.shape[2], k.shape[2], q.device)
-            return call(NormWeights, logits_of(q, k), logit_size(q, k, mask), visible, bias, self.divisor(q))
+            q, k = wide(q).contiguous(), wide(k).contiguous()
+            logits = logits_of(q, k)
+            return call(NormWeights, logits, logit_size(q, k, mask), self.divisor(q), *(shown(logits, mask) or [None]))
 
     def short(self, q: Tensor, k: Tensor) -> bool:
         return min(q.shape[2], k.shape[2]) <= SHORT * q.shape[3]

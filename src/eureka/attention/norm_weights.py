@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -10,12 +9,12 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from eureka.attention.rowwise import dot
+from eureka.attention.rowwise import dot, norm
 from eureka.attention.spread import Divisor
 
 
 class NormWeights(Function):
-    """p = softmax(β·a + bias), β from the variance of the row's visible logits a.
+    """p = softmax(β·a + bias), β from the variance of the row's visible logits a; 0 where hidden.
 
     With c = a - ā the centred logits (softmax does not see the shift) and h the gradient of β·a:
     ∂a = β·h + (2/n)·(dβ/dvar)·(h·c)·c, because both h and c sum to zero over the row.
@@ -24,23 +23,21 @@ class NormWeights(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(a: Tensor, size: Tensor, visible: Tensor | None, bias: Tensor | None, divisor: Divisor) -> tuple[Tensor, ...]:
-        """a (B, H, Q, K); size (B, H, Q, 1), visible and bias broadcastable to a → (B, H, Q, K), and what backward needs."""
-        if visible is None:
-            n: Tensor | float = float(a.shape[-1])
+    def forward(a: Tensor, size: Tensor, divisor: Divisor, seen: Tensor | None, *rest: Tensor) -> tuple[Tensor, ...]:
+        """a (B, H, Q, K), size (B, H, Q, 1), the fields of `Shown` or None → (B, H, Q, K), and what backward needs."""
+        if seen is None:
+            n = a.new_tensor(float(a.shape[-1]))
             c = a - a.mean(dim=-1, keepdim=True)
         else:
-            seen = visible.to(a.dtype).expand_as(a)
-            n = seen.sum(dim=-1, keepdim=True).clamp_min(1)
-            c = (a - (a * seen).sum(dim=-1, keepdim=True) / n) * seen
-        beta, slope = divisor.beta_and_slope(dot(c, c) / n, size)
-        z = c * beta if bias is None else c * beta + bias
-        p = _softmax(z, visible)
+            n = rest[1]
+            c = (a - (a * seen).sum(dim=-1, keepdim=True) / n).mul_(seen)
+        beta, slope = divisor.beta_and_slope(norm(c).square() / n, size)
+        p = (c * beta).softmax(dim=-1) if seen is None else torch.addcmul(rest[0], c, beta).softmax(dim=-1).mul_(rest[2])
         return p, c, beta, 2 * slope / n
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.bias_shape = None if inputs[3] is None else inputs[3].shape
+        ctx.inputs, ctx.added_shape = len(inputs), None if inputs[3] is None else inputs[4].shape
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*output)
@@ -48,17 +45,11 @@ class NormWeights(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        if g is None:
-            return None, None, None, None, None
-        p, c, beta, slope = ctx.saved_tensors
-        h = torch._softmax_backward_data(g, p, -1, p.dtype)
-        pull = dot(h, c) * slope
-        grad_bias = h.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[3] else None
-        return torch.addcmul(h * beta, c, pull), None, None, grad_bias, None
-
-
-def _softmax(z: Tensor, visible: Tensor | None) -> Tensor:
-    """softmax over the visible keys; a row that sees nothing: zeros."""
-    if visible is None:
-        return z.softmax(dim=-1)
-    return z.masked_fill(~visible, -math.inf).softmax(dim=-1).masked_fill(~visible, 0.0)
+        grads: list[Tensor | None] = [None] * ctx.inputs
+        if g is not None:
+            p, c, beta, slope = ctx.saved_tensors
+            h = torch._softmax_backward_data(g, p, -1, p.dtype)
+            if ctx.added_shape is not None and ctx.needs_input_grad[4]:
+                grads[4] = h.sum_to_size(ctx.added_shape)
+            grads[0] = (h * beta).addcmul_(c, dot(h, c) * slope)
+        return tuple(grads)

@@ -68,5 +68,5 @@ class Unit(Function):
         factor = inverse if gain is None else inverse * gain
         # a vector under SHORTEST was divided by a constant: its length has no gradient
         pull = along * inverse * factor * (inverse < 1 / SHORTEST)
-        grad = torch.addcmul(h * factor, x, pull, value=-1).to(x.dtype)
+        grad = (h * factor).addcmul_(x, pull, value=-1).to(x.dtype)
         return grad, None if gain is None else along.sum_to_size(gain.shape)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from eureka.attention.checks import checked
-from eureka.attention.explicit import add_bias, full_precision, logits_of, visible_in
+from eureka.attention.explicit import full_precision, logits_of, shown
 from eureka.attention.fused import plain_beta
-from eureka.attention.mask import Mask, visible_counts
+from eureka.attention.mask import Mask
 from eureka.attention.operator import ExplicitOperator
 
 RIDGE = 1e-6
@@ -33,12 +33,14 @@ class QR(ExplicitOperator):
         mask = checked(q, k, None, mask)
         with full_precision(q):
             logits = logits_of(q * plain_beta(q), k)
-            visible = visible_in(logits, mask)
-            logits = add_bias(logits, mask)
-            shown = torch.ones_like(logits) if visible is None else visible.to(logits.dtype).expand_as(logits)
-            squares = orthonormal_rows((logits * shown).double()).square().to(logits.dtype) * shown
-            n = torch.as_tensor(visible_counts(mask, q.shape[2], k.shape[2], q.device)).clamp_min(1)
-            return squares + (1 - squares.sum(dim=-1, keepdim=True)) * shown / n
+            rest = shown(logits, mask, lowest=0.0)
+            if rest is not None:
+                logits = logits * rest.seen + rest.added
+            squares = orthonormal_rows(logits.double()).square().to(logits.dtype)
+            if rest is None:
+                return squares + (1 - squares.sum(dim=-1, keepdim=True)) / k.shape[2]
+            squares = squares * rest.seen
+            return squares + (1 - squares.sum(dim=-1, keepdim=True)) * rest.seen / rest.keys
 
 
 def orthonormal_rows(a: Tensor) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import torch
+import math
+
 from torch import Tensor
 
 from eureka.attention.checks import checked
-from eureka.attention.explicit import add_bias, full_precision, logits_of, visible_in
+from eureka.attention.explicit import full_precision, logits_of, shown
 from eureka.attention.fused import plain_beta
-from eureka.attention.mask import Mask, visible_counts
+from eureka.attention.mask import Mask
 from eureka.attention.operator import ExplicitOperator
 
 
@@ -19,7 +20,7 @@ class Sigmoid(ExplicitOperator):
         mask = checked(q, k, None, mask)
         with full_precision(q):
             logits = logits_of(q * plain_beta(q), k)
-            n = torch.as_tensor(visible_counts(mask, q.shape[2], k.shape[2], q.device)).clamp_min(1)
-            weights = (add_bias(logits, mask) - n.to(logits).log()).sigmoid()
-            visible = visible_in(logits, mask)
-            return weights if visible is None else weights.masked_fill(~visible, 0.0)
+            rest = shown(logits, mask)
+            if rest is None:
+                return (logits - math.log(k.shape[2])).sigmoid()
+            return (logits + (rest.added - rest.keys.log())).sigmoid()

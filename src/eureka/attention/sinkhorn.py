@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from eureka.attention.checks import checked
-from eureka.attention.explicit import add_bias, full_precision, logits_of, visible_in
+from eureka.attention.explicit import full_precision, logits_of, shown
 from eureka.attention.fused import plain_beta
 from eureka.attention.mask import Mask
 from eureka.attention.operator import ExplicitOperator
@@ -34,10 +34,8 @@ class Sinkhorn(ExplicitOperator):
         mask = checked(q, k, None, mask)
         with full_precision(q):
             logits = logits_of(q * plain_beta(q), k)
-            visible = visible_in(logits, mask)
-            logits = add_bias(logits, mask)
-            if visible is not None:
-                logits = logits.masked_fill(~visible, -math.inf)
+            rest = shown(logits, mask, lowest=-math.inf)
+            logits = logits if rest is None else logits + rest.added
             logs = logits - log_total(logits, -1)
             for _ in range(self.iterations):
                 logs = logs - log_total(logs, -2)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from eureka.attention.checks import checked
-from eureka.attention.explicit import add_bias, full_precision, visible_in, wide
+from eureka.attention.explicit import full_precision, shown, wide
 from eureka.attention.fused import Beta, repeat_heads
 from eureka.attention.mask import Bias, Causal, Mask, NoMask, rows_of, visible_counts, visible_keys
 from eureka.attention.rowwise import dot
@@ -109,10 +109,9 @@ def _by_blocks(q: Tensor, k: Tensor, mask: Mask, summary: Callable[[Tensor], Ten
 
 def _log_weights(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
     """log p, -inf where hidden."""
-    logits = add_bias(q @ k.transpose(-2, -1), mask)
-    visible = visible_in(logits, mask)
-    if visible is not None:
-        logits = logits.masked_fill(~visible, -math.inf)
+    logits = q @ k.transpose(-2, -1)
+    rest = shown(logits, mask, lowest=-math.inf)
+    logits = logits if rest is None else logits + rest.added
     return torch.nan_to_num(logits.log_softmax(dim=-1), nan=-math.inf, neginf=-math.inf)
 
 

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from eureka.attention.fused import repeat_heads
 from eureka.attention.mask import tensor_rows
-from eureka.attention.rowwise import dot
+from eureka.attention.rowwise import norm
 
 BLOCK = 1 << 19
 """Logits in one block: 2 MB in single precision, so that a block is still in the cache when it is read again."""
@@ -33,7 +33,7 @@ class BlockVariance(Function):
         parts = []
         for rows in row_blocks(q, k.shape[2]):
             deviations, n = _deviations(q[:, :, rows] @ whole, tensor_rows(visible, rows))
-            parts.append(dot(deviations, deviations) / n)
+            parts.append(norm(deviations).square() / n)
         return torch.cat(parts, dim=2)
 
     @staticmethod

@@ -1,0 +1,1 @@
+"""Ratios against named baselines, measured in one run on the reader's own machine."""

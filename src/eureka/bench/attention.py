@@ -1,0 +1,193 @@
+"""Operators beside PyTorch's fused attention and beside their own printed formulas.
+
+Head dimension 64, 4 heads, single precision, one thread; about 4,096 tokens at every length, in as many samples as that makes, so
+that short sequences are measured as they are trained: in batches.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from eureka.attention import Causal, KeyPadding, Mask, NoMask, make_operator, statistics
+from eureka.attention.mask import visible_keys
+from eureka.bench.formulas import formula_of
+from eureka.bench.memory import peak_megabytes
+from eureka.bench.timing import Job, interleaved
+
+HEADS, HEAD_DIM, TOKENS = 4, 64, 4096
+LENGTHS = [17, 64, 197, 1024, 4096]
+UNTIMED = 16384
+"""At this length only memory is measured: the printed formula would need over 16 GB."""
+MASKS = ["none", "causal", "padding"]
+FAST = ["temperature", "heat_treatment", "learnable_temperature", "ssmax", "qk_norm"]
+OTHERS = ["norm_softmax_var", "qk_layernorm", "softmax_plus_one", "linear", "sigmoid"]
+STATISTICS = ["attention_entropy", "participation", "row_spread"]
+BOTH = ["forward", "forward+backward"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator (or statistic) at one length under one mask."""
+
+    op: str
+    n: int
+    mask: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of a case in one mode; None where it was not."""
+
+    op: str
+    n: int
+    batch: int
+    mask: str
+    mode: str
+    time_vs_sdpa: float | None
+    time_vs_explicit: float | None
+    peak_mb: float | None
+    explicit_peak_mb: float | None
+
+
+def plan(quick: bool = False) -> list[Case]:
+    """Everything, or what takes half a minute."""
+    if quick:
+        return [*_cases(["norm_softmax"], [17, 197], MASKS), *_cases(["temperature", "qk_norm"], [197], ["none"])]
+    return [
+        *_cases(["softmax", "norm_softmax"], LENGTHS, MASKS),
+        *_cases(FAST, [197, 1024, 4096], ["none"]),
+        *_cases(OTHERS, [197, 1024], ["none"]),
+        *_cases(STATISTICS, [4096], ["none", "causal"]),
+        *_cases(["softmax", "norm_softmax"], [UNTIMED], ["none", "causal"]),
+    ]
+
+
+def run(cases: Sequence[Case], rounds: int = 5, progress: Callable[[str], None] = lambda _: None) -> Iterator[Row]:
+    """The rows of all cases; those of one length and mask are timed together, against the same runs of the baselines."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for (n, mask), group in itertools.groupby(
+            sorted(cases, key=lambda case: (case.n, case.mask)), lambda case: (case.n, case.mask)
+        ):
+            ops = list(dict.fromkeys(case.op for case in group))
+            progress(f"{n} tokens, mask {mask}: {', '.join(ops)}")
+            yield from _measure(ops, n, mask, rounds)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def as_documents(rows: Iterable[Row]) -> list[dict[str, object]]:
+    return [asdict(row) for row in rows]
+
+
+def jobs(op: str, n: int, mask: str, explicit: bool = False) -> dict[str, Job]:
+    """The jobs of one case by mode: what `eureka.bench.memory` runs in a fresh process."""
+    torch.set_num_threads(1)
+    return _jobs(_explicit(op, n, mask) if explicit else _attention(op, n, mask), n, modes(op))
+
+
+def modes(op: str) -> list[str]:
+    return BOTH[:1] if op in STATISTICS else BOTH
+
+
+def _measure(ops: Sequence[str], n: int, mask: str, rounds: int) -> Iterator[Row]:
+    times = _times(ops, n, mask, rounds) if n < UNTIMED else {}
+    for op in ops:
+        peaks = peak_megabytes("eureka.bench.attention:jobs", op=op, n=n, mask=mask)
+        shown = op == "norm_softmax" and mask == "none" and 1024 <= n < UNTIMED
+        printed = peak_megabytes("eureka.bench.attention:jobs", op=op, n=n, mask=mask, explicit=True) if shown else {}
+        for mode in modes(op):
+            own, sdpa, formula = (times.get((mode, name)) for name in (op, "sdpa", f"explicit {formula_of(op)[0]}"))
+            yield Row(op, n, _batch(n), mask, mode, _ratio(own, sdpa), _ratio(own, formula), peaks[mode], printed.get(mode))
+
+
+def _times(ops: Sequence[str], n: int, mask: str, rounds: int) -> dict[tuple[str, str], float]:
+    """Processor seconds by mode and name, of the operators and of their baselines."""
+    found: dict[tuple[str, str], float] = {}
+    for mode in BOTH:
+        wanted = [op for op in ops if mode in modes(op)]
+        if not wanted:
+            continue
+        calls: dict[str, Callable[..., Tensor]] = {"sdpa": _sdpa(n, mask)}
+        calls |= {op: _attention(op, n, mask) for op in wanted}
+        calls |= {f"explicit {formula_of(op)[0]}": _explicit(op, n, mask) for op in wanted}
+        timed = interleaved({name: _jobs(call, n, [mode])[mode] for name, call in calls.items()}, rounds)
+        found |= {(mode, name): seconds for name, seconds in timed.items()}
+    return found
+
+
+def _jobs(call: Callable[..., Tensor], n: int, wanted: Sequence[str]) -> dict[str, Job]:
+    q, k, v = _inputs(n)
+    direction = torch.ones_like(q)
+
+    def forward() -> None:
+        with torch.no_grad():
+            call(q, k, v)
+
+    def both() -> None:
+        for x in (q, k, v):
+            x.grad = None
+        call(q, k, v).backward(direction)  # type: ignore[no-untyped-call]
+
+    made: Mapping[str, Job] = {"forward": forward, "forward+backward": both}
+    return {mode: made[mode] for mode in wanted}
+
+
+def _attention(op: str, n: int, mask: str) -> Callable[..., Tensor]:
+    kind = _mask(n, mask)
+    if op == "row_spread":
+        return lambda q, k, v: statistics.row_spread(q, k, kind)
+    if op in STATISTICS:
+        statistic = {"attention_entropy": statistics.attention_entropy, "participation": statistics.participation}[op]
+        return lambda q, k, v: statistic(q, k, HEAD_DIM**-0.5, kind)
+    operator = make_operator(op, heads=HEADS, head_dim=HEAD_DIM, total_steps=100)
+    return lambda q, k, v: operator(q, k, v, kind)
+
+
+def _sdpa(n: int, mask: str) -> Callable[..., Tensor]:
+    kind = _mask(n, mask)
+    visible = visible_keys(kind, n, n) if isinstance(kind, KeyPadding) else None
+    return partial(F.scaled_dot_product_attention, attn_mask=visible, is_causal=isinstance(kind, Causal))
+
+
+def _explicit(op: str, n: int, mask: str) -> Callable[..., Tensor]:
+    visible = visible_keys(_mask(n, mask), n, n)
+    formula = formula_of(op)[1]
+    return lambda q, k, v: formula(q, k, v, visible)
+
+
+def _mask(n: int, mask: str) -> Mask:
+    if mask == "causal":
+        return Causal()
+    if mask == "none":
+        return NoMask()
+    shown = torch.linspace(0.5, 1.0, _batch(n))[:, None] * n  # samples of different lengths, half to all of the tokens
+    return KeyPadding(torch.arange(n) < shown.ceil())
+
+
+def _inputs(n: int) -> list[Tensor]:
+    """Logits of standard deviation 2, under the cap √64, where NormSoftmax has something to do; in memory as models lay them out,
+    token by token with the heads side by side."""
+    g = torch.Generator().manual_seed(0)
+    tokens = (torch.randn(_batch(n), n, HEADS, HEAD_DIM, generator=g) * 0.5 for _ in range(3))
+    return [x.transpose(1, 2).requires_grad_() for x in tokens]
+
+
+def _batch(n: int) -> int:
+    return max(1, TOKENS // n)
+
+
+def _ratio(own: float | None, other: float | None) -> float | None:
+    return None if own is None or other is None else round(own / other, 3)
+
+
+def _cases(ops: Sequence[str], lengths: Sequence[int], masks: Sequence[str]) -> list[Case]:
+    return [Case(op, n, mask) for n in lengths for mask in masks for op in ops]

@@ -1,0 +1,78 @@
+"""The benchmark: that it measures what it says, and prints what programs can read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from eureka.attention import FIXES, Causal, KeyPadding, NoMask, make_operator
+from eureka.attention.mask import visible_keys
+from eureka.bench.attention import STATISTICS, plan
+from eureka.bench.formulas import FORMULAS, formula_of
+from eureka.bench.memory import measure, peak_megabytes
+from eureka.bench.timing import interleaved
+from eureka.cli.bench import app
+from eureka.errors import RequestError, WorkError
+
+
+def test_one_json_document_with_a_row_for_each_mask_and_mode() -> None:
+    done = CliRunner().invoke(app, ["attention", "--quick", "--op", "norm_softmax", "--n", "17", "--json"])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)["rows"]
+    assert [(row["op"], row["n"], row["mask"], row["mode"]) for row in rows] == [
+        ("norm_softmax", 17, mask, mode) for mask in ("causal", "none", "padding") for mode in ("forward", "forward+backward")
+    ]
+    for row in rows:
+        assert 0 < row["time_vs_explicit"] < row["time_vs_sdpa"] * 10
+        assert 0 < row["peak_mb"] < 500
+
+
+def test_asking_for_what_is_not_measured_is_a_wrong_request() -> None:
+    done = CliRunner().invoke(app, ["attention", "--op", "norm_softmax", "--n", "18"])
+    assert isinstance(done.exception, RequestError)
+    assert "--n 18" in str(done.exception)
+
+
+def test_the_plan_has_every_operator_of_the_softmax_family_at_the_lengths_that_matter() -> None:
+    cases = {(case.op, case.n, case.mask) for case in plan()}
+    assert {("norm_softmax", n, mask) for n in (197, 1024, 4096) for mask in ("none", "causal", "padding")} <= cases
+    assert {(op, n, "none") for op in ("temperature", "qk_norm", "ssmax") for n in (197, 1024, 4096)} <= cases
+    assert {case.op for case in plan()} <= {*FIXES.names(), *STATISTICS}
+    assert len(plan(quick=True)) < len(plan()) / 3
+
+
+@pytest.mark.parametrize("kind", [NoMask(), Causal(), KeyPadding(torch.arange(9)[None] < torch.tensor([[6], [9]]))])
+@pytest.mark.parametrize("name", [name for name in FORMULAS if name not in STATISTICS])
+def test_the_printed_formulas_compute_the_same_as_the_operators(name: str, kind: Any) -> None:
+    """A baseline that computes something else would be no baseline."""
+    if name == "sigmoid" and not isinstance(kind, NoMask):
+        pytest.skip("its formula is benchmarked without a mask only")
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 2, 9, 4, generator=g) * 0.5 for _ in range(3))
+    operator = make_operator(name, heads=2, head_dim=4, total_steps=10)
+    visible = visible_keys(kind, 9, 9)
+    rows = slice(1, None) if isinstance(kind, Causal) else slice(None)  # one visible key: 0/0 in the printed formula
+    got = formula_of(name)[1](q, k, v, visible)
+    torch.testing.assert_close(got[:, :, rows], operator(q, k, v, kind)[:, :, rows], rtol=1e-4, atol=1e-4)
+
+
+def test_peaks_are_those_of_the_job_and_not_of_the_process() -> None:
+    held = torch.ones(20_000_000)  # 80 MB that are there before
+    found = measure({"forty": lambda: torch.ones(10_000_000), "none": lambda: held[0].item()})
+    assert 37 < found["forty"] < 60
+    assert found["none"] < 5
+
+
+def test_a_job_that_fails_in_its_process_says_what_it_was() -> None:
+    with pytest.raises(WorkError, match="no_such_function"):
+        peak_megabytes("eureka.bench.attention:no_such_function", op="softmax")
+
+
+def test_twice_the_work_takes_about_twice_the_time() -> None:
+    x = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
+    times = interleaved({"one": lambda: x @ x, "three": lambda: [x @ x for _ in range(3)]}, rounds=5)
+    assert 2 < times["three"] / times["one"] < 4.5
