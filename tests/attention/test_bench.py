@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from eureka.attention import FIXES, Causal, KeyPadding, NoMask, make_operator
 from eureka.attention.mask import visible_keys
 from eureka.bench.attention import STATISTICS, plan
 from eureka.bench.formulas import FORMULAS, formula_of
-from eureka.bench.memory import measure, peak_megabytes
+from eureka.bench.memory import peak_megabytes
 from eureka.bench.timing import interleaved
 from eureka.cli.bench import app
 from eureka.errors import RequestError, WorkError
@@ -60,10 +61,16 @@ def test_the_printed_formulas_compute_the_same_as_the_operators(name: str, kind:
     torch.testing.assert_close(got[:, :, rows], operator(q, k, v, kind)[:, :, rows], rtol=1e-4, atol=1e-4)
 
 
-def test_peaks_are_those_of_the_job_and_not_of_the_process() -> None:
-    held = torch.ones(20_000_000)  # 80 MB that are there before
-    found = measure({"forty": lambda: torch.ones(10_000_000), "none": lambda: held[0].item()})
-    assert 37 < found["forty"] < 60
+def test_peaks_are_those_of_the_job_and_not_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "planted_jobs.py").write_text(
+        "def make(megabytes):\n"
+        "    held = bytearray(b'x') * 80_000_000\n"
+        "    return {'some': lambda: bytearray(b'x') * (megabytes * 1_000_000), 'none': lambda: held[0]}\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = peak_megabytes("planted_jobs:make", megabytes=40)
+    assert 38 < found["some"] < 45
     assert found["none"] < 5
 
 
