@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from eureka.cli.main import main
 
 
 def eureka(*arguments: str, cwd: Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -36,21 +40,46 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["run", "digits", "--set", "model.patch=5"], "a patch of 5×5 does not divide a picture of 16×16"),
     (["report", "no-such-folder"], "no-such-folder is not a folder."),
     (["report", "."], "no run"),
+    (["compare", "tiles", "--budget", "soon"], "--budget soon: expected a time such as 90s, 45m or 2h."),
+    (["compare", "tiles", "--on", "local:3"], "--on local:3: the choices are 'local', 'ray' and 'ray:ADDRESS'."),
+    (["study", "none.yaml"], "cannot read none.yaml: No such file or directory."),
+    (["study", "status"], "no folder was given"),
+    (["study", "status", "."], ". holds no runs."),
+    (["study", "a.yaml", "there"], "unexpected argument there"),
     (["comparre", "tiles"], "No such command 'comparre'. Did you mean 'compare'?"),
     (["compare"], "Missing argument 'RECIPE'."),
     (["compare", "tiles", "--sed", "3"], "No such option: --sed"),
 ]
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to be in; the command line's handler of SIGTERM is put back afterwards."""
+    monkeypatch.chdir(tmp_path)
+    handler = signal.getsignal(signal.SIGTERM)
+    yield tmp_path
+    signal.signal(signal.SIGTERM, handler)
+
+
 @pytest.mark.parametrize(("arguments", "sentence"), MISTAKES, ids=[" ".join(arguments) for arguments, _ in MISTAKES])
-def test_a_mistake_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
-    done = eureka(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert sentence in done.stderr
-    assert done.stderr.startswith("eureka: ")
-    assert done.stderr.count("\n") == 1
-    assert not list(tmp_path.rglob("config.json")), "nothing is begun"
+def test_a_mistake_is_one_sentence(
+    arguments: list[str], sentence: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["eureka", *arguments])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    output, errors = capsys.readouterr()
+    assert (exit_.value.code, output) == (2, "")
+    assert sentence in errors
+    assert errors.startswith("eureka: ")
+    assert errors.count("\n") == 1
+    assert not list(here.rglob("config.json")), "nothing is begun"
+
+
+def test_a_mistake_in_a_process_of_its_own_is_the_same_sentence(tmp_path: Path) -> None:
+    done = eureka("compare", "tyles", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("eureka: unknown recipe 'tyles'; did you mean 'tiles'? Known: ")
 
 
 def test_an_unwritable_folder_is_one_sentence(tmp_path: Path) -> None:
@@ -66,8 +95,22 @@ def test_an_unwritable_folder_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_help_answers_everywhere(tmp_path: Path) -> None:
-    for verb in ([], ["compare"], ["run"], ["detect"], ["report"], ["fixes"], ["bench"], ["bench", "attention"]):
-        done = eureka(*verb, "--help", cwd=tmp_path)
+    verbs = (
+        "compare",
+        "study",
+        "run",
+        "detect",
+        "report",
+        "recipes",
+        "fixes",
+        "tasks",
+        "data",
+        "bench",
+        "bench attention",
+        "data fetch",
+    )
+    for verb in ("", *verbs):
+        done = eureka(*verb.split(), "--help", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "Usage" in done.stdout
 

@@ -57,6 +57,7 @@ def test_no_difference_is_called_none(plant: Plant) -> None:
     runs = [plant(fix, 1e-3, s, int(rng.integers(300, 900))) for fix in ("softmax", "temperature") for s in range(8)]
     [found] = compare_fixes(runs)
     assert found.p_value > 0.05
+    assert found.p_corrected == found.p_value
     assert found.verdict.startswith("no difference seen: ")
 
 

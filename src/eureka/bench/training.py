@@ -132,7 +132,7 @@ def matmul_rate(rounds: int = 20) -> float:
 
 
 def pool_efficiency(runs: int = 6) -> float:
-    """The ideal time of a study (its runs' own seconds, shared by all cores) over the time it took, starts of processes included."""
+    """The ideal time of a study (its runs' own seconds, shared by all cores) over the time it took with every start."""
     config = recipe("tiles").but({"training.steps": 800, "training.early_stop": False})
     with tempfile.TemporaryDirectory() as place:
         study = Study.over(config, {"training.seed": list(range(runs))}, Path(place))

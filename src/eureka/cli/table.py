@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,16 @@ if TYPE_CHECKING:
 
     from eureka.study import Row
 
+WIDE = 160
+"""Columns of a table that goes to a file or another program, where nothing would be gained by wrapping it."""
+
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
     """A table on standard output; columns of numbers go to the right."""
     from rich.console import Console
 
-    Console(highlight=False).print(make_table(columns, list(rows), title))
+    width = None if sys.stdout.isatty() else WIDE
+    Console(highlight=False, width=width).print(make_table(columns, list(rows), title))
 
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:

@@ -166,7 +166,9 @@ def smallest_p(a: int, b: int) -> float:
 def _ratio(one: Comparison) -> str:
     value = one.speed_up.value
     assert value is not None
-    return f"{value:.1f}× sooner" if value >= 1 else f"{1 / value:.1f}× later"
+    if abs(math.log(value)) < math.log(1.05):
+        return "neither sooner nor later"
+    return f"{value:.1f}× sooner" if value > 1 else f"{1 / value:.1f}× later"
 
 
 def _interval(ratio: Estimate) -> str:
