@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from eureka.errors import RequestError, WorkError
 from eureka.patching.attach import attach, detach, switch_back, switch_for
@@ -28,8 +28,9 @@ from eureka.probes.record import ProbeRecord, SiteRecord, gradient_ratio
 class AttentionProbe:
     """Entropy, Σp², row spread and q, k, v gradients of every layer and head, every so many training steps.
 
-    It follows the optimiser that trains the model: a step is measured between its first forward pass and ``optimiser.step()``. In
-    between the model is left entirely alone. Where no optimiser can be followed, call `step()` after each backward pass.
+    It follows the optimiser that trains the model: the first forward pass of a step is measured, and the gradients that its
+    ``optimiser.step()`` leaves. In between the model is left entirely alone. Where no optimiser can be followed, call
+    `step()` after each backward pass.
 
     every      training steps from one record to the next; the first step is measured
     layers     which sites, as for `eureka.patch`
@@ -68,7 +69,7 @@ class AttentionProbe:
         self._heads: dict[int, dict[str, int]] = {}
         self._attached = self._any_mode = False
         self._leader: weakref.ref[Optimizer] | None = None
-        self._hook: Any = register_optimizer_step_pre_hook(self._before_optimiser)
+        self._hook: Any = register_optimizer_step_post_hook(self._optimiser_stepped)  # a closure runs inside the step
         self._prepare()
 
     def step(self) -> None:
@@ -109,7 +110,7 @@ class AttentionProbe:
             self._seen.clear()
             self._attach()
 
-    def _before_optimiser(self, optimiser: Optimizer, *_: Any) -> None:
+    def _optimiser_stepped(self, optimiser: Optimizer, *_: Any) -> None:
         if followed(self._leader, optimiser, self.model):
             self._leader = weakref.ref(optimiser)
             self._finish_step()

@@ -1,0 +1,94 @@
+"""For the Trainer of transformers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from eureka.curves.online import Event
+from eureka.errors import MissingExtraError, RequestError
+from eureka.integrations.monitor import Monitor, Scalars
+from eureka.patching.patch import Patched
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.trainer_callback import ExportableState
+else:
+    try:
+        from transformers import TrainerCallback
+        from transformers.trainer_callback import ExportableState
+    except ImportError:
+        raise MissingExtraError("transformers", "hf") from None
+
+
+class HuggingFaceCallback(TrainerCallback, ExportableState):
+    """Plateaus and Eureka-moments of the logged loss, attention at an interval, schedules; through the trainer's own loggers.
+
+        trainer = Trainer(model, arguments, train_dataset=…)
+        trainer.add_callback(HuggingFaceCallback(trainer, every=50))
+        trainer.train()
+
+    The loss is looked at as often as the trainer logs it (``logging_steps``). State is saved with the trainer's checkpoints and
+    restored when it resumes.
+
+    trainer    whose loggers are used; without it scalars go into the log history only
+    every      steps between two probes of the attention; None for none
+    patched    a patch whose schedule is saved and restored along
+    on_event   called with every event
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer | None = None,
+        *,
+        every: int | None = 50,
+        patched: Patched | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        restored: bool = False,
+    ) -> None:
+        if restored:  # the trainer would replace this object by one that knows neither the trainer nor the patch
+            raise RequestError(
+                "this callback restores itself from a checkpoint; leave restore_callback_states_from_checkpoint off."
+            )
+        self.trainer, self.every, self.patched, self.on_event = trainer, every, patched, on_event
+        self.monitor: Monitor | None = None
+        self._state: TrainerState | None = None
+
+    @property
+    def events(self) -> list[Event]:
+        """What has been found."""
+        return [] if self.monitor is None else self.monitor.events
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module | None = None, **rest: Any
+    ) -> None:
+        assert model is not None
+        self._state = state
+        self.monitor = Monitor(model, every=self.every, patched=self.patched, log=self._log, on_event=self.on_event)
+        stored: Any = state.stateful_callbacks
+        kept = stored.setdefault(type(self).__name__, self.state())  # a checkpoint from before this callback has none
+        saved = kept["attributes"]["saved"] if isinstance(kept, dict) else None
+        if saved is not None and state.global_step > 0:
+            self.monitor.load_state_dict(saved)
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Scalars | None = None, **rest: Any
+    ) -> None:
+        if self.monitor is not None and logs is not None and math.isfinite(loss := float(logs.get("loss", math.nan))):
+            self.monitor.update(state.global_step, loss)
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        if self.monitor is not None:
+            self.monitor.close()
+
+    def state(self) -> dict[str, Any]:
+        """For the trainer's checkpoints: what is needed to go on."""
+        return {"args": {"restored": True}, "attributes": {"saved": self.monitor.state_dict() if self.monitor else None}}
+
+    def _log(self, scalars: Scalars, step: int) -> None:
+        if self.trainer is not None:
+            self.trainer.log(dict(scalars))
+        elif self._state is not None:
+            self._state.log_history.append({**scalars, "step": step})

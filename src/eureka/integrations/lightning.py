@@ -1,0 +1,91 @@
+"""For the Trainer of Lightning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from eureka.curves.online import Event
+from eureka.errors import MissingExtraError
+from eureka.integrations.monitor import Monitor, Scalars
+from eureka.patching.patch import Patched
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+else:
+    try:
+        from lightning.pytorch import Callback
+    except ImportError:
+        raise MissingExtraError("lightning", "lightning") from None
+
+
+class LightningCallback(Callback):
+    """Plateaus and Eureka-moments of the training loss, attention at an interval, schedules; through the trainer's own loggers.
+
+        callback = LightningCallback(every=50)
+        trainer = Trainer(callbacks=[callback])
+        trainer.fit(module, batches)
+
+    State is saved with the trainer's checkpoints and restored when it resumes.
+
+    every      steps between two probes of the attention; None for none
+    patched    a patch whose schedule is saved and restored along
+    on_event   called with every event
+    """
+
+    def __init__(
+        self, *, every: int | None = 50, patched: Patched | None = None, on_event: Callable[[Event], None] | None = None
+    ) -> None:
+        self.every, self.patched, self.on_event = every, patched, on_event
+        self.monitor: Monitor | None = None
+        self._saved: dict[str, Any] | None = None
+        self._waiting: list[tuple[Scalars, int]] = []
+
+    @property
+    def events(self) -> list[Event]:
+        """What has been found."""
+        return [] if self.monitor is None else self.monitor.events
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.monitor = Monitor(
+            pl_module,
+            every=self.every,
+            patched=self.patched,
+            log=lambda scalars, step: self._waiting.append((scalars, step)),
+            on_event=self.on_event,
+        )
+        if self._saved is not None:
+            self.monitor.load_state_dict(self._saved)
+            self._saved = None
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if self.monitor is not None and isinstance(loss, Tensor) and math.isfinite(value := loss.item()):
+            # the loss comes divided by the number of batches that are accumulated
+            self.monitor.update(trainer.global_step, value * trainer.accumulate_grad_batches)
+        self._flush(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._flush(trainer)
+        if self.monitor is not None:
+            self.monitor.close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        if self.monitor is not None:
+            self.monitor.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.monitor.state_dict() if self.monitor is not None else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._saved = state_dict or None
+
+    def _flush(self, trainer: Trainer) -> None:
+        """Probes finish inside the optimiser's step, where Lightning takes no metrics."""
+        for scalars, step in self._waiting:
+            for logger in trainer.loggers:
+                logger.log_metrics(scalars, step=step)
+        self._waiting.clear()

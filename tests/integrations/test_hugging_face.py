@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import eureka
+from eureka.curves.online import Event, OnlineDetector
+from eureka.errors import RequestError
+from eureka.integrations import HuggingFaceCallback
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
+
+# what the libraries say about themselves on the way
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+
+
+def gpt2() -> Any:
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=20,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        n_positions=16,
+        bos_token_id=1,
+        eos_token_id=2,
+        attn_pdrop=0.0,
+        resid_pdrop=0.0,
+    )
+    model = transformers.GPT2LMHeadModel(config)
+    model.loss_type = "ForCausalLM"
+    return model
+
+
+def trainer(model: Any, folder: Path, **more: Any) -> Any:
+    rows = torch.randint(3, 20, (64, 8), generator=torch.Generator().manual_seed(1))
+    data = [{"input_ids": row, "labels": row} for row in rows]
+    settings = {
+        "per_device_train_batch_size": 8,
+        "max_steps": 12,
+        "logging_steps": 2,
+        "save_steps": 6,
+        "learning_rate": 1e-3,
+        "report_to": [],
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "seed": 0,
+    }
+    return transformers.Trainer(model, transformers.TrainingArguments(str(folder), **(settings | more)), train_dataset=data)
+
+
+def test_probes_and_losses_go_through_the_trainers_own_loggers(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    model = gpt2()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
+        job = trainer(model, tmp_path, report_to=["tensorboard"])
+        callback = HuggingFaceCallback(job, every=5)
+        job.add_callback(callback)
+        job.train()
+    assert [record.step for record in callback.monitor.records] == [0, 5, 10]
+    key = "attention/transformer.h.1.attn/grad_ratio"
+    assert sum(key in line for line in job.state.log_history) == 3
+    board = EventAccumulator(str(next((tmp_path / "board").rglob("events*")).parent)).Reload()
+    assert any(tag.endswith(key) for tag in board.Tags()["scalars"])
+    assert not hasattr(type(model.transformer.h[0].attn), "_eureka_base"), "the model is left alone after training"
+
+
+def test_events_are_those_of_the_losses_that_the_trainer_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leap that the trainer logs is found: the losses are planted, everything else is the trainer's."""
+    told: list[Event] = []
+    job = trainer(gpt2(), tmp_path, max_steps=400, logging_steps=1, save_strategy="no")
+    job.add_callback(HuggingFaceCallback(job, every=None, on_event=told.append))
+    log = job.log
+
+    def planted(logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs:
+            logs["loss"] = 3.0 if job.state.global_step < 200 else 0.3
+        log(logs, start_time)
+
+    monkeypatch.setattr(job, "log", planted)
+    job.train()
+    detector = OnlineDetector()
+    wanted = [e for line in job.state.log_history if "loss" in line and (e := detector.update(line["step"], line["loss"]))]
+    assert told == wanted
+    assert [event.name for event in told][:2] == ["plateau_entered", "eureka"]
+    assert any("eureka/onset" in line for line in job.state.log_history)
+
+
+def test_a_run_that_is_resumed_goes_on_where_it_was(tmp_path: Path) -> None:
+    def run(folder: Path, resume: str | None = None) -> Any:
+        model = gpt2()
+        patched = eureka.patch(model, "heat_treatment", total_steps=12)
+        job = trainer(model, folder)
+        job.add_callback(HuggingFaceCallback(job, every=4, patched=patched))
+        job.train(resume_from_checkpoint=resume)
+        patched.undo()
+        callback = next(c for c in job.callback_handler.callbacks if isinstance(c, HuggingFaceCallback))
+        return model, callback, patched
+
+    whole = run(tmp_path / "whole")
+    resumed = run(tmp_path / "again", str(tmp_path / "whole" / "checkpoint-6"))
+    assert resumed[1].monitor.probe.steps == whole[1].monitor.probe.steps == 12
+    assert [record.step for record in resumed[1].monitor.records] == [8]
+    assert resumed[2].steps.step == whole[2].steps.step == 12
+    for one, other in zip(resumed[0].parameters(), whole[0].parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+    for name, value in vars(whole[1].monitor.detector).items():
+        assert getattr(resumed[1].monitor.detector, name) == pytest.approx(value), name
+
+
+def test_the_trainers_own_way_to_restore_callbacks_is_refused(tmp_path: Path) -> None:
+    trainer(gpt2(), tmp_path, max_steps=6).train()
+    job = trainer(gpt2(), tmp_path)
+    job.add_callback(HuggingFaceCallback(job))
+    job.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+    again = trainer(gpt2(), tmp_path, max_steps=14, restore_callback_states_from_checkpoint=True)
+    again.add_callback(HuggingFaceCallback(again))
+    with pytest.raises(RequestError, match="restores itself from a checkpoint"):
+        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
+
+
+def test_without_the_trainer_scalars_go_into_the_log_history(tmp_path: Path) -> None:
+    job = trainer(gpt2(), tmp_path, save_strategy="no")
+    job.add_callback(HuggingFaceCallback(every=6))
+    job.train()
+    assert [line["step"] for line in job.state.log_history if any(key.startswith("attention/") for key in line)] == [0, 6]
+
+
+def test_a_checkpoint_from_before_the_callback_can_be_resumed(tmp_path: Path) -> None:
+    trainer(gpt2(), tmp_path, max_steps=6).train()
+    job = trainer(gpt2(), tmp_path)
+    job.add_callback(HuggingFaceCallback(job, every=3))
+    job.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+    assert (tmp_path / "checkpoint-12").is_dir()

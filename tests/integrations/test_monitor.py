@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator, nn
+
+import eureka
+from eureka.curves.online import Event, OnlineDetector
+from eureka.integrations import Monitor
+
+
+def make() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True), 2)
+
+
+def losses(n: int = 1200) -> list[float]:
+    """A plateau at 2, a leap at 700, and noise."""
+    noise = 0.02 * torch.randn(n, generator=Generator().manual_seed(0))
+    return [2 - 1.9 / (1 + math.exp(-(step - 700) / 10)) + noise[step].item() for step in range(n)]
+
+
+def test_a_leap_in_the_loss_is_told_while_training_goes_on() -> None:
+    told: list[Event] = []
+    logged: list[tuple[dict[str, float], int]] = []
+    with Monitor(make(), every=None, on_event=told.append, log=lambda scalars, step: logged.append((scalars, step))) as monitor:
+        returned = [event for step, loss in enumerate(losses()) if (event := monitor.update(step, loss))]
+    assert returned == told == monitor.events
+    moments = [event for event in told if event.name == "eureka"]
+    assert len(moments) == 1
+    assert 600 < moments[0].moment.onset < 720  # type: ignore[union-attr]
+    scalars, step = next((s, t) for s, t in logged if "eureka/onset" in s)
+    assert scalars["eureka/before"] == pytest.approx(2.0, abs=0.3)
+    assert step == moments[0].step
+
+
+def test_a_monitor_that_is_saved_and_restored_tells_what_an_uninterrupted_one_tells() -> None:
+    whole = Monitor(make(), every=None)
+    first, second = Monitor(make(), every=None), Monitor(make(), every=None)
+    for step, loss in enumerate(losses()):
+        whole.update(step, loss)
+        if step < 703:
+            first.update(step, loss)
+        else:
+            if step == 703:
+                second.load_state_dict(json.loads(json.dumps(first.state_dict(), allow_nan=False)))
+            second.update(step, loss)
+    assert first.events + second.events == whole.events
+    assert len(second.events) >= 1
+
+
+def test_the_state_covers_everything_that_a_detector_remembers() -> None:
+    """Whatever the detector keeps must come back equal, in the middle of a fall too."""
+    monitor = Monitor(make(), every=None)
+    for step, loss in enumerate(losses()[:710]):
+        monitor.update(step, loss)
+    twin = Monitor(make(), every=None)
+    twin.load_state_dict(monitor.state_dict())
+    assert vars(twin.detector).keys() == vars(OnlineDetector()).keys()
+    for name, value in vars(monitor.detector).items():
+        assert np.array_equal(getattr(twin.detector, name), value), name
+
+
+def test_probe_and_schedule_go_along() -> None:
+    model = make()
+    logged: list[int] = []
+    with eureka.patch(model, "heat_treatment", total_steps=20) as patched:
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        with Monitor(model, every=2, patched=patched, log=lambda scalars, step: logged.append(step)) as monitor:
+            for step in range(5):
+                loss = model(torch.randn(2, 3, 8)).square().mean()
+                loss.backward()
+                optimiser.step()
+                optimiser.zero_grad()
+                monitor.update(step, loss.item())
+        state: dict[str, Any] = monitor.state_dict()
+    assert logged == [record.step for record in monitor.records] == [0, 2, 4]
+    assert (state["probe"], state["patched"]) == ({"steps": 5}, {"step": 5})
+    with eureka.patch(model, "heat_treatment", total_steps=20) as patched, Monitor(model, every=2, patched=patched) as monitor:
+        monitor.load_state_dict(state)
+        assert patched.steps.step == 5
+        assert monitor.probe is not None
+        assert monitor.probe.steps == 5
+
+
+def test_a_loss_that_is_not_finite_is_passed_over() -> None:
+    with Monitor(make(), every=None) as monitor:
+        assert monitor.update(0, math.nan) is None
