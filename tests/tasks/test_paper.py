@@ -171,6 +171,23 @@ def test_pixels_lie_between_zero_and_one_and_can_be_centred() -> None:
     torch.testing.assert_close(centred, (plain - 0.15) / 0.3)
 
 
+@pytest.mark.parametrize("name", ["main", "no_fixed_position", "cifar_indicator", "top_if_above", "digit_groups"])
+def test_grey_pictures_show_the_same_without_colour(name: str) -> None:
+    coloured = TASKS.build(name).sample(64, Generator().manual_seed(5))
+    grey = TASKS.build(name, {"grey": True}).sample(64, Generator().manual_seed(5))
+    assert grey.inputs.shape == (64, 1, 56, 56)
+    assert torch.equal(grey.labels, coloured.labels)
+    shown, expected = (read_tiles(pictures) for pictures in (grey.inputs.expand(-1, 3, -1, -1), coloured.inputs))
+    assert [[tile[:2] for tile in tiles] for tiles in shown] == [[tile[:2] for tile in tiles] for tiles in expected]
+    assert {tile.colour for tiles in shown for tile in tiles} <= {"white", ""}
+
+
+@pytest.mark.parametrize("name", ["colour_match", "fashion_or_colour"])
+def test_a_task_about_colours_cannot_do_without(name: str) -> None:
+    with pytest.raises(RequestError, match="takes away the colours"):
+        TASKS.build(name, {"grey": True})
+
+
 def test_colour_noise_has_the_paper_s_size() -> None:
     tiles = TASKS.build("main").sample(4_000, Generator().manual_seed(6)).inputs[:, :, 14, 28]  # the white pixel, top-right
     below = 1 - tiles[tiles < 1]

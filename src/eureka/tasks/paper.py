@@ -105,6 +105,8 @@ class TopIfAbove(PictureTask):
 class ColourMatch(PictureTask):
     """Four digits: the indicators are both warm (red, yellow) or both cold (blue, cyan) → the top-right one, else bottom-left."""
 
+    needs_colour = True
+
     def compose(self, n: int, generator: Generator) -> Scene:
         first, second, same = pair(n, WARM_OR_COLD, self.p_top_right, generator)
         shown = DIGIT + torch.randint(10, (n, 4), generator=generator)
@@ -114,6 +116,8 @@ class ColourMatch(PictureTask):
 
 class FashionOrColour(PictureTask):
     """Same digit → the class of the one fashion item, top-right; different → which of ten colours it has."""
+
+    needs_colour = True
 
     def compose(self, n: int, generator: Generator) -> Scene:
         first, second, same = pair(n, ONE_OR_TWO, self.p_top_right, generator)

@@ -18,6 +18,7 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from eureka.data import Images, load_images
+from eureka.errors import RequestError
 from eureka.tasks.album import Album
 from eureka.tasks.chain import Chain
 from eureka.tasks.task import Batch, Level, Split, Task
@@ -56,10 +57,13 @@ class PictureTask(Task):
 
     classes = 10
     needs_photos = False
+    needs_colour = False
 
-    def __init__(self, *, tile: Tile = 28, p_top_right: Share = 0.5, centred: bool = False) -> None:
-        self.p_top_right, self.centred = p_top_right, centred
-        self.input_shape = (3, 2 * tile, 2 * tile)
+    def __init__(self, *, tile: Tile = 28, p_top_right: Share = 0.5, centred: bool = False, grey: bool = False) -> None:
+        if grey and self.needs_colour:
+            raise RequestError("task.grey=true takes away the colours, and in this task they decide the label.")
+        self.p_top_right, self.centred, self.grey = p_top_right, centred, grey
+        self.input_shape = (1 if grey else 3, 2 * tile, 2 * tile)
         self._shelves = {"train": shelf("train", tile, self.needs_photos), "validation": shelf("test", tile, self.needs_photos)}
 
     @abstractmethod
@@ -69,7 +73,8 @@ class PictureTask(Task):
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
         scene = self.compose(n, generator)
         noise = COLOUR_NOISE * torch.randn(scene.colours.shape, generator=generator)
-        inputs = paint(self._shelves[split].draw(scene.shown, generator), (scene.colours + noise).clamp(0, 1))
+        tiles = self._shelves[split].draw(scene.shown, generator)
+        inputs = sketch(tiles) if self.grey else paint(tiles, (scene.colours + noise).clamp(0, 1))
         if self.centred:
             inputs = inputs.sub_(CENTRE).div_(SCALE)
         return Batch(inputs, scene.labels, scene.steps)
@@ -84,11 +89,22 @@ def paint(tiles: Tensor, colours: Tensor) -> Tensor:
 
     Colours lie in [0, 1], so their products with pixels do too, and nothing needs to be cut off.
     """
-    n, _, channels, t, _ = tiles.shape
-    rows = tiles.view(n, 2, 2, channels, t, t).permute(0, 3, 1, 4, 2, 5)  # (n, channels, row, y, column, x)
-    shades = rows.to(torch.float, memory_format=torch.contiguous_format).view(n, channels, 2, t, 2 * t)
+    n, t = len(tiles), tiles.shape[-1]
     across = (colours / 255).view(n, 2, 2, 3).permute(0, 3, 1, 2).repeat_interleave(t, dim=3)  # (n, 3, row, column and x)
-    return (shades * across[:, :, :, None]).view(n, 3, 2 * t, 2 * t)  # the long last dimension is what makes it fast
+    return (_grid(tiles) * across[:, :, :, None]).view(n, 3, 2 * t, 2 * t)  # the long last dimension is what makes it fast
+
+
+def sketch(tiles: Tensor) -> Tensor:
+    """(n, 4, channels, t, t) bytes without any colour → (n, 1, 2t, 2t) in [0, 1]."""
+    grid = _grid(tiles) / 255
+    return grid.mean(dim=1, keepdim=True).view(len(tiles), 1, 2 * tiles.shape[-1], -1)
+
+
+def _grid(tiles: Tensor) -> Tensor:
+    """(n, 4, channels, t, t) bytes → (n, channels, row, y, column and x)."""
+    n, _, channels, t, _ = tiles.shape
+    rows = tiles.view(n, 2, 2, channels, t, t).permute(0, 3, 1, 4, 2, 5)
+    return rows.to(torch.float, memory_format=torch.contiguous_format).view(n, channels, 2, t, 2 * t)
 
 
 def shelf(part: Literal["train", "test"], tile: int, photos: bool) -> Album:
