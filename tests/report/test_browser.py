@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import time
@@ -24,7 +25,7 @@ FLAGS = (
 )
 DOUBLE_CLICK = 0.7
 """Seconds after which a second click is not the second half of a double click."""
-FIXES, RATES, SEEDS = ["softmax", "norm_softmax", "temperature"], [3e-4, 1e-3], 2
+FIXES, RATES, SEEDS = ["softmax", "norm_softmax", "temperature"], [3e-4, 1e-3], 4
 HOSTILE = '</script><img src=x onerror="document.title=1"><a href="https://example.org">%{x}</a>'
 
 
@@ -42,7 +43,7 @@ class Page:
     def ask(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
 
-    def drawn(self, inside: str = "") -> int:
+    def drawn(self, inside: str = "#plot") -> int:
         """How many curves there are on the screen, as paths that have a length."""
         script = "return [...document.querySelectorAll(arguments[0])].filter((path) => path.getTotalLength() > 0).length"
         return int(self.ask(script, f"{inside} .scatterlayer path.js-line"))
@@ -103,7 +104,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory, plant: Any) -> Path:
-    """Three fixes, two rates, two seeds; one run is not finished."""
+    """Three fixes, two rates, four seeds, of which two choose the rate; one run is not finished."""
     folder = tmp_path_factory.mktemp("browser")
     for fix in FIXES:
         for lr in RATES:
@@ -158,7 +159,7 @@ def test_the_plateau_is_drawn_at_its_level_and_named(page: Page) -> None:
 def test_a_click_on_the_legend_hides_a_fix_in_all_pictures_and_another_shows_it(page: Page) -> None:
     assert page.legend() == ["softmax", "norm_softmax", "temperature"]
     before = page.drawn_by_picture()
-    assert sorted(before) == [6, 6, 7, 7]
+    assert sorted(before) == [len(FIXES) * SEEDS] * 2 + [len(FIXES) * SEEDS + 1] * 2
     page.click("#plot .legendtoggle", 1)
     page.until(lambda: page.drawn() == 2 * (RUNS - len(RATES) * SEEDS))
     assert page.drawn_by_picture() == [count - SEEDS for count in before]
@@ -167,12 +168,49 @@ def test_a_click_on_the_legend_hides_a_fix_in_all_pictures_and_another_shows_it(
     page.until(lambda: page.drawn() == 2 * RUNS)
 
 
+def shown(page: Page) -> tuple[list[str], list[str], list[str]]:
+    """The fixes whose waiting curve is drawn, whose line of the heat map is to be seen, whose name is not faint."""
+    curves = """return document.getElementById('waiting')._fullData
+        .filter((trace) => trace.visible === true && trace.line.shape === 'hv').map((trace) => trace.name)"""
+    lines = """return [...document.querySelectorAll('.heat tr[data-fix]')]
+        .filter((line) => line.offsetHeight).map((line) => line.cells[0].textContent)"""
+    keys = "return [...document.querySelectorAll('.keys button[aria-pressed=true]')].map((k) => k.innerText.split(' ')[0])"
+    assert page.drawn("#waiting") == len(page.ask(curves))
+    return page.ask(curves), page.ask(lines), page.ask(keys)
+
+
+def test_waiting_curves_begin_at_one_and_are_drawn_as_steps_with_bands(page: Page) -> None:
+    assert shown(page) == (FIXES, FIXES, FIXES)
+    traces = page.ask("return document.getElementById('waiting')._fullData.map((t) => [t.mode, t.x[0], t.y[0], t.legendgroup])")
+    assert traces == [[mode, 0, 100, f"fix {i}"] for mode in ("none", "lines+markers") for i in range(len(FIXES))]
+    filled = "return [...document.querySelectorAll('#waiting path.js-fill')].filter((p) => p.getTotalLength() > 0).length"
+    assert page.ask(filled) == len(FIXES)
+
+
+def test_one_click_hides_a_fix_in_every_picture_and_one_on_its_other_name_shows_it_again(page: Page) -> None:
+    page.click("#plot .legendtoggle", 1)
+    page.until(lambda: page.drawn("#waiting") == len(FIXES) - 1)
+    assert shown(page) == (["softmax", "temperature"],) * 3
+    page.click(".keys button", 1)
+    page.until(lambda: page.drawn() == 2 * RUNS)
+    assert shown(page) == (FIXES, FIXES, FIXES)
+    assert page.errors() == []
+
+
+def test_a_cell_of_the_heat_map_is_coloured_by_its_ratio_in_light_and_dark(page: Page) -> None:
+    look = """return [0, 100].map((share) => document.querySelector(`.heat td[style="--share:${share}%"]`))
+        .map((cell) => getComputedStyle(cell).backgroundColor)"""
+    light = page.ask(look)
+    page.prefer("dark")
+    assert len({*light, *page.ask(look)}) == 4
+
+
 def test_a_hidden_fix_stays_hidden_when_another_rate_is_chosen(page: Page) -> None:
     page.click("#plot .legendtoggle", 0)
     page.until(lambda: page.drawn() == 2 * len(RATES) * SEEDS * 2)
     page.click(".segments label", 2)
     page.until(lambda: page.drawn() == 2 * 2 * SEEDS)
-    assert page.drawn_by_picture() == [4, 4]
+    assert page.drawn_by_picture() == [2 * SEEDS] * 2
 
 
 def test_a_double_click_on_the_legend_shows_a_fix_alone(page: Page) -> None:
@@ -224,12 +262,15 @@ def test_dark_mode_changes_paper_and_plot_while_the_page_is_open(page: Page) -> 
 
 
 def test_hostile_names_are_shown_and_do_nothing(browser: Page, tmp_path: Path, plant: Any) -> None:
-    for seed in range(2):
-        changes = {"attention.name": HOSTILE, "training.seed": seed, "training.lr": 10.0 ** -(3 + seed), "task.name": HOSTILE}
+    for fix, lr, seed in itertools.product(["softmax", HOSTILE], [1e-3, 1e-4], range(4)):
+        changes = {"attention.name": fix, "training.seed": seed, "training.lr": lr, "task.name": HOSTILE}
         plant(tmp_path / "study", changes, leap=400)
     browser.open(write_report([tmp_path / "study"], tmp_path / "report.html", title=HOSTILE))
-    assert browser.legend() == [HOSTILE[:47] + "…"]
-    assert browser.ask("return document.querySelectorAll('img, #plot a').length") == 0
+    assert browser.legend() == ["softmax", HOSTILE[:47] + "…"]
+    assert shown(browser)[1] == ["softmax", HOSTILE]
+    assert HOSTILE in browser.ask("return document.querySelector('.verdicts').textContent")
+    assert HOSTILE in browser.ask("return document.querySelectorAll('.keys button')[1].textContent")
+    assert browser.ask("return document.querySelectorAll('img, #plot a, #waiting a').length") == 0
     assert browser.ask("return document.title") == HOSTILE
     assert browser.errors() == []
 
@@ -246,3 +287,6 @@ def test_the_csv_of_the_page_is_what_a_click_saves(page: Page, tmp_path: Path) -
     page.click("a.download")
     page.until(lambda: (tmp_path / "eureka.csv").is_file())
     assert (tmp_path / "eureka.csv").read_text(encoding="utf-8").startswith("fix,lr,seeds,eureka_ratio")
+    page.click("a.download", 1)
+    page.until(lambda: (tmp_path / "eureka-comparisons.csv").is_file())
+    assert (tmp_path / "eureka-comparisons.csv").read_text(encoding="utf-8").startswith("fix,baseline,best_lr")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
+from eureka.report.page import asset
 from eureka.report.palette import BASELINE, MARKS, marks
 
 # Machado, Oliveira & Fernandes 2009, severity 1, on linear RGB
@@ -58,3 +60,51 @@ def test_plain_softmax_is_grey_and_the_others_have_a_symbol_each() -> None:
 
 def test_more_fixes_than_colours_begin_again() -> None:
     assert marks([f"fix{i}" for i in range(len(MARKS) + 1)])[-1] == MARKS[0]
+
+
+# Ottosson 2020: linear RGB → cone responses → OKLab
+CONES = np.array(
+    [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+)
+OKLAB = np.array(
+    [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+)
+
+
+def style(ground: str, name: str) -> np.ndarray:
+    """A colour of the page, as the style sheet has it."""
+    light, dark = re.findall(rf"--{name}: (#\w{{6}});", asset("page.css"))
+    return linear(light if ground == "light" else dark)
+
+
+def heat(ground: str, share: float) -> np.ndarray:
+    """The shade of a cell as a browser mixes it: `color-mix(in oklab, …)`."""
+    ends = [OKLAB @ np.cbrt(CONES @ style(ground, name)) for name in ("soft", "heat")]
+    mixed: np.ndarray = np.linalg.inv(CONES) @ (np.linalg.inv(OKLAB) @ ((1 - share) * ends[0] + share * ends[1])) ** 3
+    return mixed
+
+
+@pytest.mark.parametrize("ground", GROUND)
+@pytest.mark.parametrize("vision", VISION)
+def test_shades_of_the_heat_map_are_in_order_for_everyone(ground: str, vision: str) -> None:
+    shades = [lab(np.asarray(VISION[vision]) @ heat(ground, k / 6)) for k in range(7)]
+    lightness = [float(shade[0]) for shade in shades]
+    assert lightness == sorted(lightness, reverse=ground == "light")
+    assert min(float(np.linalg.norm(a - b)) for a, b in itertools.pairwise(shades)) > 4
+
+
+@pytest.mark.parametrize("ground", GROUND)
+def test_ink_is_readable_on_every_shade(ground: str) -> None:
+    weights = np.array([0.2126, 0.7152, 0.0722])
+    ink = float(weights @ style(ground, "ink"))
+    for k in range(7):
+        shade = float(weights @ heat(ground, k / 6))
+        assert (max(ink, shade) + 0.05) / (min(ink, shade) + 0.05) >= 4.5

@@ -13,13 +13,17 @@ from eureka.study.statistics import Row, differing_keys, summarise
 
 Values = tuple[Any, ...]
 
+CONTROLS = {"model.qk_init_scale": 1, "training.qk_lr_scale": 1}
+"""Settings outside the fix that act on W_Q and W_K alone, hence on attention: another value than this makes another fix."""
+
 
 @dataclass(frozen=True)
 class Groups:
     """The fixes (colours), the panels (pictures) and the rows (table) of a report.
 
     Two runs have the same fix if its name and all its settings are the same; they are in the same panel if all else but the
-    seed is the same: most often the panels are the learning rates.
+    seed is the same: most often the panels are the learning rates. They are in the same setting if all else but learning rate
+    and seed is the same: only within a setting are fixes compared.
     """
 
     runs: Sequence[ReportRun]
@@ -27,13 +31,18 @@ class Groups:
     panels: list[str]
     panel_word: str
     """what distinguishes the panels: "learning rate", or "setting" if there is more"""
+    settings: list[str]
+    """what distinguishes the settings; most often there is one, with nothing to tell"""
     rows: list[Row]
     fix_of: list[int]
     """for each run"""
     panel_of: list[int]
     """for each run"""
+    setting_of: list[int]
+    """for each run"""
     fix_of_row: list[int]
     panel_of_row: list[int]
+    setting_of_row: list[int]
     marks: list[Mark]
 
     def of_fix(self, fix: int) -> list[Row]:
@@ -42,45 +51,64 @@ class Groups:
 
 def group(runs: Sequence[ReportRun]) -> Groups:
     """Sort the runs of a report."""
-    fix_keys = [key for key in differing_keys([run.parts for run in runs]) if key.startswith("attention.")]
-    panel_keys = ["training.lr", *_elsewhere(runs)]
+    fix_keys = [key for key in differing_keys([run.parts for run in runs]) if is_of_fix(key)]
+    fix_keys += [key for key in CONTROLS if len({repr(_value(run, key)) for run in runs}) > 1 and key not in fix_keys]
+    elsewhere = _elsewhere(runs)
+    panel_keys = ["training.lr", *elsewhere]
     fixes, fix_of = _distinct([_values(run, ["attention.name", *fix_keys]) for run in runs])
     panels, panel_of = _distinct([_values(run, panel_keys) for run in runs])
+    settings, setting_of = _distinct([_values(run, elsewhere) for run in runs])
     rows = summarise(run.folder for run in runs if run.result is not None)
     examples = [_example(row, runs) for row in rows]
     return Groups(
         runs=runs,
         fixes=[_fix_label(fix, fix_keys) for fix in fixes],
         panels=_panel_labels(panels, panel_keys),
-        panel_word="learning rate" if len(panel_keys) == 1 else "setting",
+        panel_word="learning rate" if not elsewhere else "setting",
+        settings=[" · ".join(_told(elsewhere, values)) for values in settings],
         rows=rows,
         fix_of=fix_of,
         panel_of=panel_of,
+        setting_of=setting_of,
         fix_of_row=[fix_of[i] for i in examples],
         panel_of_row=[panel_of[i] for i in examples],
+        setting_of_row=[setting_of[i] for i in examples],
         marks=marks([fix[0] for fix in fixes]),
     )
 
 
+def is_of_fix(key: str) -> bool:
+    """Whether a setting is part of what the page calls a fix."""
+    return key.startswith("attention.") or key in CONTROLS
+
+
 def _elsewhere(runs: Sequence[ReportRun]) -> list[str]:
     """The keys outside the fix, besides learning rate and seed, in which runs differ."""
-    keys = dict.fromkeys(key for run in runs for key in run.config if not key.startswith("attention."))
+    keys = dict.fromkeys(key for run in runs for key in run.config if not is_of_fix(key))
     own = ("training.lr", "training.seed")
     return [key for key in keys if key not in own and len({repr(run.config.get(key)) for run in runs}) > 1]
 
 
 def _values(run: ReportRun, keys: Sequence[str]) -> Values:
-    return tuple(run.config.get(key) for key in keys)
+    return tuple(_value(run, key) for key in keys)
+
+
+def _value(run: ReportRun, key: str) -> Any:
+    """The setting; None where there is none, or where it is a control that changes nothing."""
+    value = run.config.get(key)
+    return None if key in CONTROLS and value == CONTROLS[key] else value
 
 
 def _distinct(groups: Sequence[Values]) -> tuple[list[Values], list[int]]:
-    """Each group once (the baseline first, numbers by size, the rest by name), and which of them each one is."""
+    """Each group once (what is not set first, then the baseline, numbers by size, the rest by name), and which each one is."""
     unique = {repr(group): group for group in groups}
     names = sorted(unique, key=lambda name: [_order(value) for value in unique[name]])
     return [unique[name] for name in names], [names.index(repr(group)) for group in groups]
 
 
 def _order(value: Any) -> tuple[int, float, str]:
+    if value is None:
+        return (-1, 0.0, "")
     if isinstance(value, int | float):
         return (1, float(value), "")
     return (0 if value == "softmax" else 2, 0.0, str(value))
@@ -88,19 +116,22 @@ def _order(value: Any) -> tuple[int, float, str]:
 
 def _fix_label(fix: Values, keys: Sequence[str]) -> str:
     name, *values = fix
-    own = [
-        f"{key.removeprefix('attention.')}={setting(value)}" for key, value in zip(keys, values, strict=True) if value is not None
-    ]
+    own = [f"{key.partition('.')[2]}={_brief(value)}" for key, value in zip(keys, values, strict=True) if value is not None]
     return f"{name} ({', '.join(own)})" if own else str(name)
 
 
 def _panel_labels(panels: Sequence[Values], keys: Sequence[str]) -> list[str]:
     """What distinguishes each panel; a learning rate that all share is told only if there is nothing else to tell."""
     told = len(keys) == 1 or len({panel[0] for panel in panels}) > 1
-    return [
-        " · ".join([f"lr {rate(lr)}"] * told + [f"{k} {setting(v)}" for k, v in zip(keys[1:], rest, strict=True)])
-        for lr, *rest in panels
-    ]
+    return [" · ".join([f"lr {rate(lr)}"] * told + _told(keys[1:], rest)) for lr, *rest in panels]
+
+
+def _told(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
+    return [f"{key} {_brief(value)}" for key, value in zip(keys, values, strict=True)]
+
+
+def _brief(value: Any) -> str:
+    return setting(int(value)) if isinstance(value, float) and value.is_integer() else setting(value)
 
 
 def _example(row: Row, runs: Sequence[ReportRun]) -> int:

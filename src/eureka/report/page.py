@@ -9,12 +9,15 @@ from importlib import resources
 
 from eureka.report.markup import Html
 
+SCRIPTS = ("common.js", "curves.js", "waiting.js", "page.js")
+"""The page's own script, in the order in which its parts need each other."""
+
 
 def fill_page(**parts: Html) -> str:
     """The page with its parts in place."""
     from plotly.offline import get_plotlyjs
 
-    library, script = inlined(get_plotlyjs()), inlined(asset("page.js"))
+    library, script = inlined(get_plotlyjs()), inlined(own_script())
     everything = {
         **parts,
         "policy": Html(policy(library, script)),
@@ -29,6 +32,11 @@ def fill_page(**parts: Html) -> str:
 def asset(name: str) -> str:
     """A file of the page."""
     return (resources.files("eureka.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def own_script() -> str:
+    """All parts as one, so that they see each other and nobody else sees them."""
+    return "\n".join(["(() => {", '"use strict";', *map(asset, SCRIPTS), "})();"])
 
 
 def inlined(script: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from eureka.report.formats import NONE, count, percent, rate, setting
-from eureka.report.groups import Groups
+from eureka.report.groups import Groups, is_of_fix
 from eureka.report.headline import fix_name
 from eureka.report.markup import Html, join, tag
 from eureka.study.statistics import Row
@@ -29,7 +29,7 @@ def table(lines: Sequence[Sequence[Cell]]) -> Html:
     """A table that becomes a list of cards where there is no room; its cells carry their heading as ``data-label``."""
     head = tag("thead", tag("tr", *(tag("th", heading, scope="col") for heading, _ in lines[0])))
     body = (tag("tr", *(tag("td", tag("span", content), data_label=heading) for heading, content in line)) for line in lines)
-    return tag("div", tag("table", head, tag("tbody", *body)), class_="scroll")
+    return tag("div", tag("table", head, tag("tbody", *body), class_="cards"), class_="scroll")
 
 
 def _cells(groups: Groups, row: Row, fix: int) -> list[Cell]:
@@ -41,18 +41,13 @@ def _cells(groups: Groups, row: Row, fix: int) -> list[Cell]:
     return [
         ("fix", fix_name(groups, fix)),
         ("learning rate", join(rate(row.lr))),
-        *((key, join(NONE if value is None else setting(value))) for key, value in row.settings.items() if _tells(key)),
+        *((key, join(NONE if value is None else setting(value))) for key, value in row.settings.items() if not is_of_fix(key)),
         ("seeds", join(_ranges(row.seeds))),
         ("Eureka-ratio, 95 % interval", join(*ratio)),
         ("median Eureka-step", join(count(row.median_eureka_step))),
         ("Eureka-step of each seed", join(" · ".join(map(count, row.eureka_steps)))),
         ("accuracy after", join(percent(row.median_final_accuracy), *spread)),
     ]
-
-
-def _tells(key: str) -> bool:
-    """A fix's own settings are in its name already."""
-    return not key.startswith("attention.")
 
 
 def _small(text: str) -> Html:
@@ -69,8 +64,12 @@ def csv_link(groups: Groups) -> Html:
     """The same table, with all digits, as a file that the page carries within itself."""
     if not groups.rows:
         return Html("")
-    address = f"data:text/csv;charset=utf-8,{quote(summary_csv(groups.rows))}"
-    return tag("a", "Download as CSV", href=address, download="eureka.csv", class_="download")
+    return download("Download as CSV", "eureka.csv", summary_csv(groups.rows))
+
+
+def download(label: str, name: str, text: str) -> Html:
+    """A link that saves a CSV file of this name."""
+    return tag("a", label, href=f"data:text/csv;charset=utf-8,{quote(text)}", download=name, class_="download")
 
 
 def summary_csv(rows: Sequence[Row]) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eureka.report.command import again
+from eureka.report.comparing import comparisons, fix_arms
 from eureka.report.definition import definition
 from eureka.report.formats import plural
 from eureka.report.groups import Groups, group
 from eureka.report.headline import headline, notes
+from eureka.report.heat import heat_map
 from eureka.report.markup import Html, join, script_json, tag
 from eureka.report.page import fill_page
 from eureka.report.palette import variables
@@ -17,6 +19,8 @@ from eureka.report.pictures import picture_data
 from eureka.report.reading import read_runs
 from eureka.report.settings import config_details, runs_details, versions_details
 from eureka.report.table import csv_link, summary_table
+from eureka.report.verdicts import comparisons_link, verdicts
+from eureka.report.waiting import waiting_data, waiting_figure
 from eureka.runs import write_atomically
 
 
@@ -34,20 +38,24 @@ def render(groups: Groups, folders: Sequence[Path], output: Path, title: str | N
     """The page as text."""
     tasks = list(dict.fromkeys(str(run.config["task.name"]) for run in groups.runs))
     light, dark = variables(groups.marks)
+    found, waiting = comparisons(groups), waiting_data(groups, fix_arms(groups))
     return fill_page(
         title=join(title or f"Eureka-moments: {', '.join(tasks)}"),
         subtitle=join(_subtitle(groups, tasks)),
         light=light,
         dark=dark,
         headline=headline(groups),
+        verdicts=verdicts(groups, found),
         notes=join(*(tag("p", note) for note in notes(groups))),
         controls=_controls(groups),
+        waiting=waiting_figure(groups, waiting),
+        heat=heat_map(groups),
         table=summary_table(groups),
-        csv=csv_link(groups),
+        csv=join(csv_link(groups), comparisons_link(groups, found)),
         details=join(config_details(groups.runs), runs_details(groups), versions_details(groups.runs)),
-        definition=definition(groups.runs),
+        definition=definition(groups.runs, compared=bool(found)),
         again=again(groups, folders, output),
-        data=Html(script_json(picture_data(groups))),
+        data=Html(script_json(picture_data(groups) | {"waiting": waiting})),
     )
 
 

@@ -1,0 +1,69 @@
+/* The share of runs still on the plateau over steps: one picture for each setting, in it one curve for each fix. */
+const waiting = document.getElementById("waiting");
+const SHARES = [0, 25, 50, 75, 100];
+const percent = (share) => `${Number((100 * share).toFixed(1))} %`;
+
+/* The corners of a step function: it keeps its value until the next step. */
+const corners = (steps, values) => steps.flatMap((step, i) => (i ? [[step, values[i - 1]], [step, values[i]]] : [[step, values[i]]]));
+
+/* The fewer there are to see, the clearer: many bands over each other would be mud. */
+const bandStrength = (curves) => Math.max(0.04, Math.min(0.16, 0.32 / curves.filter((curve) => !state.hidden.has(curve.fix)).length));
+
+function band(curve, index, colours, strength) {
+  const outline = [...corners(curve.steps, curve.low), ...corners(curve.steps, curve.high).reverse()];
+  return {
+    ...ofFix(curve.fix, index), mode: "none", fill: "toself", fillcolor: faint(colours.fixes[curve.fix], strength), hoverinfo: "skip",
+    x: outline.map(([step]) => step), y: outline.map(([, share]) => 100 * share),
+  };
+}
+
+function waitingCurve(curve, index, colours) {
+  const { name, symbol } = study.fixes[curve.fix], colour = colours.fixes[curve.fix];
+  const falls = curve.share.map((share, i) => i > 0 && share < curve.share[i - 1]);
+  return {
+    ...ofFix(curve.fix, index), mode: "lines+markers", name: short(name), x: curve.steps, y: curve.share.map((share) => 100 * share),
+    line: { shape: "hv", color: colour, width: 2 }, cliponaxis: false,
+    marker: { symbol, size: falls.map((falling) => (falling ? 8 : 0)), color: colour, opacity: 1, line: { width: falls.map((falling) => (falling ? 1 : 0)), color: colours.paper } },
+    text: curve.share.map((_, i) => (curve.low[i] < curve.high[i] ? ` (95 % interval ${percent(curve.low[i])} – ${percent(curve.high[i])})` : "")),
+    hovertemplate: `<b>${short(name)}</b> · lr ${plain(curve.lr)} · ${curve.left} of ${curve.runs} left the plateau<br>after step %{x:,}: %{y:.1~f} % still on it%{text}<extra></extra>`,
+  };
+}
+
+function arrangeWaiting(width) {
+  const pictures = study.waiting.length, several = pictures > 1, left = 48, right = 16, gap = 20, inner = width - left - right;
+  const columns = Math.max(1, Math.min(pictures, Math.floor((inner + gap) / (220 + gap))));
+  const size = { width: (inner - gap * (columns - 1)) / columns, height: several ? 180 : Math.max(220, Math.min(320, inner * 0.6)) };
+  const pitch = size.height + 40 + (several ? 22 : 0), height = Math.ceil(pictures / columns) * pitch;
+  const cells = study.waiting.map((_, i) => ({
+    ...size, several, x: (i % columns) * (size.width + gap), y: Math.floor(i / columns) * pitch + (several ? 22 : 0),
+    ticks: i % columns === 0, below: i % columns === 0 && i + columns >= pictures,
+  }));
+  return { cells, inner, height, margin: { l: left, r: right, t: 8, b: 0 } };
+}
+
+function waitingAxes(cells, inner, height, colours) {
+  const last = Math.max(1, ...study.waiting.flatMap((picture) => picture.curves.flatMap((curve) => curve.steps)));
+  return Object.assign({}, ...cells.map((cell, index) => ({
+    [`xaxis${index ? index + 1 : ""}`]: {
+      ...stepAxis(colours, cell.width, last), domain: [cell.x / inner, (cell.x + cell.width) / inner], anchor: axis("y", index),
+      ...(index ? { matches: "x" } : {}), ...(cell.below ? axisTitle("step", colours) : {}),
+    },
+    [`yaxis${index ? index + 1 : ""}`]: {
+      ...commonAxis(colours), domain: [1 - (cell.y + cell.height) / height, 1 - cell.y / height], anchor: axis("x", index),
+      range: [-2, 103], tickvals: SHARES, ticktext: SHARES.map((share) => `${share} %`), showticklabels: cell.ticks, ...(index ? { matches: "y" } : {}),
+    },
+  })));
+}
+
+function drawWaiting() {
+  if (!waiting || !waiting.clientWidth) return;
+  const width = waiting.clientWidth, colours = theme(), { cells, inner, height, margin } = arrangeWaiting(width);
+  const traces = study.waiting.flatMap(({ curves }, index) => [
+    ...curves.map((curve) => band(curve, index, colours, bandStrength(curves))), ...curves.map((curve) => waitingCurve(curve, index, colours)),
+  ]);
+  const layout = {
+    width, height: height + margin.t, margin, ...waitingAxes(cells, inner, height, colours), ...dress(colours), showlegend: false,
+    annotations: cells.flatMap((cell, index) => (cell.several ? [title(cell, index, short(study.waiting[index].name, Math.max(12, cell.width / 7)), 0, 12, colours.quiet)] : [])),
+  };
+  return Plotly.react(waiting, traces, layout, settings);
+}
