@@ -17,6 +17,7 @@ from eureka.cli.compare import compare
 from eureka.cli.data import app as data
 from eureka.cli.detect import detect
 from eureka.cli.listing import fixes, recipes
+from eureka.cli.probe import probe
 from eureka.cli.report import report
 from eureka.cli.run import run
 from eureka.cli.study import study
@@ -48,7 +49,7 @@ def eureka(
     """Find long loss plateaus, trace them to the attention softmax, and remove them."""
 
 
-for verb in (compare, study, run, detect, report, recipes, fixes):
+for verb in (compare, study, run, detect, probe, report, recipes, fixes):
     app.command()(verb)
 for name, verbs in (("tasks", tasks), ("data", data), ("bench", bench)):
     app.add_typer(verbs, name=name)
