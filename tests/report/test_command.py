@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -52,6 +53,17 @@ def test_runs_that_are_no_grid_are_told_one_by_one(real_study: Path, parse: Any)
     assert [run[:3] for run in runs] == [["eureka", "run", "tiles"]] * 3
     document, _ = eureka(*runs[0][1:], "--out", str(real_study), "--json")
     assert Path(document["folder"]) == chosen[0]
+
+
+def test_arms_that_are_grids_of_their_own_are_a_command_each(tmp_path: Path, plant: Any, parse: Any) -> None:
+    for scale, fixes in [(1.0, ["softmax", "norm_softmax"]), (10.0, ["softmax"])]:
+        for fix, lr, seed in itertools.product(fixes, [1e-4, 1e-3], range(2)):
+            changes = {"training.qk_lr_scale": scale, "attention.name": fix, "training.lr": lr, "training.seed": seed}
+            plant(tmp_path, changes)
+    *compare, _ = sorted(commands([tmp_path], parse), key=lambda words: words[1:])
+    fixes = [(words[words.index("--fix") + 1], words[-1]) for words in compare]
+    assert fixes == [("softmax", "training.qk_lr_scale=10.0"), ("softmax,norm_softmax", "training.qk_lr_scale=1.0")]
+    assert all(words[words.index("--seeds") + 1] == "2" for words in compare)
 
 
 def test_a_folder_that_holds_just_these_runs_is_named_once(study: Path, parse: Any) -> None:

@@ -11,7 +11,6 @@ from eureka.report.formats import setting
 from eureka.report.groups import Groups
 from eureka.report.markup import Html, join, tag
 from eureka.report.reading import ReportRun
-from eureka.report.settings import split
 from eureka.runs import find_runs
 
 WIDTH = 110
@@ -24,10 +23,10 @@ VARIED = ("attention.name", "training.lr", "training.seed")
 def again(groups: Groups, folders: Sequence[Path], output: Path) -> Html:
     """The commands for the terminal, in order: first the runs, then the page."""
     page = shlex.join(["eureka", "report", *map(str, _places(groups.runs, folders)), "-o", str(output)])
-    grid = _compare(groups)
-    lines = [*([grid] if grid else _each(groups.runs)), page]
-    remark = [tag("p", DEFAULTS, class_="quiet")] if grid else []
-    return join(tag("pre", tag("code", "\n".join(lines))), *remark)
+    grids = [(_compare(alike), alike) for alike in _alike(groups.runs)]
+    lines = [line for grid, alike in grids for line in ([grid] if grid else _each(alike))]
+    remark = [tag("p", DEFAULTS, class_="quiet")] if any(grid for grid, _ in grids) else []
+    return join(tag("pre", tag("code", "\n".join([*lines, page]))), *remark)
 
 
 def _places(runs: Sequence[ReportRun], folders: Sequence[Path]) -> Sequence[Path]:
@@ -37,24 +36,35 @@ def _places(runs: Sequence[ReportRun], folders: Sequence[Path]) -> Sequence[Path
     return parents if together and len(parents) < len(folders) else folders
 
 
-def _compare(groups: Groups) -> str | None:
+def _alike(runs: Sequence[ReportRun]) -> list[list[ReportRun]]:
+    """The runs that differ in nothing but fix, learning rate and seed."""
+    groups: dict[str, list[ReportRun]] = {}
+    for run in runs:
+        groups.setdefault(repr(sorted(item for item in run.config.items() if not _varied(item[0]))), []).append(run)
+    return list(groups.values())
+
+
+def _varied(key: str) -> bool:
+    """Whether `eureka compare` has an option for it."""
+    return key in VARIED or key.startswith("attention.")
+
+
+def _compare(alike: Sequence[ReportRun]) -> str | None:
     """One `eureka compare`, if the runs are a full grid of fixes, learning rates and the seeds 0 to N - 1."""
-    runs = groups.runs
-    common, differing = split([run.config for run in runs])
-    if any(key not in VARIED and not key.startswith("attention.") for key, _ in differing) or _own_settings_vary(groups):
+    fixes = sorted({run.fix for run in alike}, key=lambda fix: (fix != "softmax", fix))
+    rates, seeds = sorted({run.lr for run in alike}), {run.seed for run in alike}
+    grid = {(run.fix, run.lr, run.seed) for run in alike}
+    full = {(fix, lr, seed) for fix in fixes for lr in rates for seed in range(len(seeds))}
+    if grid != full or len(alike) != len(grid) or _own_settings(alike) > len(fixes):
         return None
-    grid = {(run.fix, run.lr, run.seed) for run in runs}
-    rates, seeds = sorted({run.lr for run in runs}), {run.seed for run in runs}
-    full = {(fix, lr, seed) for fix in groups.fixes for lr in rates for seed in range(len(seeds))}
-    if grid != full or len(runs) != len(grid):
-        return None
-    chosen = ["--fix", ",".join(groups.fixes), "--lr", ",".join(map(repr, rates)), "--seeds", str(len(seeds))]
-    changes = [(key, values[0]) for key, values in common if key not in VARIED and not key.startswith("attention.")]
+    chosen = ["--fix", ",".join(fixes), "--lr", ",".join(map(repr, rates)), "--seeds", str(len(seeds))]
+    changes = [(key, value) for key, value in alike[0].config.items() if not _varied(key)]
     return _joined(["eureka", "compare", RECIPE, *chosen], changes)
 
 
-def _own_settings_vary(groups: Groups) -> bool:
-    return len(groups.fixes) > len({run.fix for run in groups.runs})
+def _own_settings(runs: Sequence[ReportRun]) -> int:
+    """How many fixes there are, counting one with other settings of its own as another."""
+    return len({repr(sorted(run.parts["attention"].items())) for run in runs})
 
 
 def _each(runs: Sequence[ReportRun]) -> list[str]:
