@@ -27,6 +27,8 @@ DOUBLE_CLICK = 0.7
 """Seconds after which a second click is not the second half of a double click."""
 FIXES, RATES, SEEDS = ["softmax", "norm_softmax", "temperature"], [3e-4, 1e-3], 4
 HOSTILE = '</script><img src=x onerror="document.title=1"><a href="https://example.org">%{x}</a>'
+SLY = '<b>%{x}</b>&lt;<a href="https://x.org">{}</a>'
+"""What Plotly would understand, short enough to be shown whole."""
 
 
 class Page:
@@ -262,12 +264,12 @@ def test_dark_mode_changes_paper_and_plot_while_the_page_is_open(page: Page) -> 
 
 
 def test_hostile_names_are_shown_and_do_nothing(browser: Page, tmp_path: Path, plant: Any) -> None:
-    for fix, lr, seed in itertools.product(["softmax", HOSTILE], [1e-3, 1e-4], range(4)):
+    for fix, lr, seed in itertools.product(["softmax", HOSTILE, SLY], [1e-3, 1e-4], range(4)):
         changes = {"attention.name": fix, "training.seed": seed, "training.lr": lr, "task.name": HOSTILE}
         plant(tmp_path / "study", changes, leap=400)
     browser.open(write_report([tmp_path / "study"], tmp_path / "report.html", title=HOSTILE))
-    assert browser.legend() == ["softmax", HOSTILE[:47] + "…"]
-    assert shown(browser)[1] == ["softmax", HOSTILE]
+    assert browser.legend() == ["softmax", HOSTILE[:47] + "…", SLY]
+    assert shown(browser)[1] == ["softmax", HOSTILE, SLY]
     assert HOSTILE in browser.ask("return document.querySelector('.verdicts').textContent")
     assert HOSTILE in browser.ask("return document.querySelectorAll('.keys button')[1].textContent")
     assert browser.ask("return document.querySelectorAll('img, #plot a, #waiting a').length") == 0
