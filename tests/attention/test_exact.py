@@ -118,6 +118,12 @@ def test_weights_times_values_are_the_output(twin: Any, name: str, mask: str) ->
         torch.testing.assert_close(operator(q, k, v, kind), operator.weights(q, k, kind) @ whole)
 
 
+@pytest.mark.parametrize("mask", ["dense", "bias"])
+def test_blocks_of_rows_have_their_own_rows_of_the_mask(twin: Any, monkeypatch: pytest.MonkeyPatch, mask: str) -> None:
+    monkeypatch.setattr("eureka.attention.variance_blocks.BLOCK", 2 * 80 * 5)  # blocks of five rows, the last one shorter
+    check(twin, "norm_softmax", "long", mask, 0.6, torch.float64)
+
+
 @pytest.mark.parametrize("shape", ["grouped", "long"])
 @pytest.mark.parametrize("name", ["softmax", "norm_softmax", "ssmax", "sinkhorn"])
 def test_a_mask_may_have_fewer_dimensions_than_the_weights(twin: Any, name: str, shape: str) -> None:
