@@ -68,13 +68,14 @@ def test_a_slower_fix_is_called_later(plant: Plant) -> None:
 
 
 def test_the_rate_is_chosen_on_one_half_of_the_seeds_and_judged_on_the_other(plant: Plant) -> None:
-    """At 1e-2 the even seeds, which choose, are fast and the odd ones are not: the flattery must not show."""
+    """At 1e-2 the even seeds are fast and the odd ones are not: the flattery of choosing by the even ones must not show."""
     lucky = [plant("norm_softmax", 1e-2, s, 100 if s % 2 == 0 else 800) for s in range(8)]
     steady = [plant("norm_softmax", 1e-3, s, 400) for s in range(8)]
     base = [plant("softmax", lr, s, 800) for lr in (1e-2, 1e-3) for s in range(8)]
     [found] = compare_fixes(lucky + steady + base)
-    assert found.best_lr == 1e-2
-    assert (found.runs, found.speed_up.value) == (4, pytest.approx(1.0))
+    # the even seeds choose 1e-2, where the odd ones wait 800; the odd ones choose 1e-3, where the even ones wait 400
+    assert found.runs == 8
+    assert found.mean_wait.value == pytest.approx((4 * 800 + 4 * 400) / 8)
 
 
 def test_robustness_counts_rates_at_which_half_of_the_runs_leave(plant: Plant) -> None:

@@ -1,8 +1,8 @@
 """Each fix against the baseline, fairly, and in words that say no more than the runs do.
 
-**Fairly**: every fix is judged at its own best learning rate. With several rates, that one is chosen on every other seed and
-judged on the seeds between them, so that luck in choosing does not flatter. **And as a whole**: the share of learning rates at
-which at least half of the runs leave the plateau.
+**Fairly**: every fix is judged at its own best learning rate, chosen on one half of the seeds and judged on the other, and the
+other way round, so that luck in choosing does not flatter. **And as a whole**: the share of learning rates at which at least half
+of the runs leave the plateau.
 """
 
 from __future__ import annotations
@@ -32,14 +32,19 @@ class Arm:
         return sum(2 * sum(run.result["eureka_step"] is not None for run in runs) >= len(runs) for runs in self.rates.values())
 
     def judged(self) -> tuple[float, list[Ended]]:
-        """The best learning rate, and the runs there that had no part in choosing it."""
+        """The best learning rate by all runs; and the runs by which the fix is judged, none of which chose its own rate.
+
+        With several rates, every other seed chooses a rate at which the seeds between them are judged, and the other way round.
+        """
         [only, *more] = self.rates.items()
         if not more:
             return only
-        enough = all(len(runs) >= 2 for runs in self.rates.values())
-        choosing = {rate: runs[::2] if enough else runs for rate, runs in self.rates.items()}
-        best = min(choosing, key=lambda rate: (_mean_wait(choosing[rate]), rate))
-        return best, self.rates[best][1::2] if enough else self.rates[best]
+        best = _best(self.rates)
+        if not all(len(runs) >= 2 for runs in self.rates.values()):
+            return best, self.rates[best]
+        halves = [{rate: runs[half::2] for rate, runs in self.rates.items()} for half in (0, 1)]
+        judged = [run for mine, theirs in (halves, halves[::-1]) for run in mine[_best(theirs)]]
+        return best, sorted(judged, key=lambda run: run.seed)
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,11 @@ def run_times(runs: Sequence[Ended]) -> Times:
 def horizon(*groups: Sequence[Ended]) -> float:
     """The longest time for which all runs were watched."""
     return float(min(run.config["training"]["steps"] for runs in groups for run in runs))
+
+
+def _best(rates: dict[float, list[Ended]]) -> float:
+    """The rate with the shortest mean wait; of equal ones the smaller."""
+    return min(rates, key=lambda rate: (_mean_wait(rates[rate]), rate))
 
 
 def _mean_wait(runs: Sequence[Ended]) -> float:
