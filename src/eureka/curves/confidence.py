@@ -9,8 +9,8 @@ import numpy as np
 
 from eureka.curves.grid import Array
 
-WEIGHTS = np.array([2.183, 2.205, 0.231, 0.607, -4.132, 2.048, -1.231, 3.660, -1.633, 0.700])
-OFFSET = -9.645
+WEIGHTS = np.array([2.817, 1.187, -4.591, 2.008, -1.082, 4.820, 1.107, 1.976])
+OFFSET = -12.048
 
 
 def probability(features: Array, weights: Array = WEIGHTS, offset: float = OFFSET) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from eureka.curves.falls import Scale
 from eureka.curves.grid import Array
 
-NAMES = ("length", "noise", "contrast", "elsewhere", "trend", "share", "settled", "room", "kept", "lasting")
+NAMES = ("length", "noise", "trend", "share", "settled", "room", "kept", "lasting")
 EXCEEDED = 0.4
 """A fall to a new low of this share of the drop ends the stretch that the drop is compared with."""
 EXTEND = 0.3
@@ -155,8 +155,6 @@ def _features(
     white = float(noise[past : int(onset) + 1].mean())
     tiny = 1e-9 * size
     spread = max(1.4826 * rank(np.abs(earlier - typical), 0.5), white * np.sqrt(2.0 / scale.window), tiny)
-    greatest = max(rank(earlier, 0.98), spread)
-    rest = np.abs(np.concatenate([earlier, fall[index + 2 * length :]]))
     stretch = y[past : max(int(onset), past + 2)]
     quarter = max(1, len(stretch) // 4)
     progress = abs(float(stretch[:quarter].mean() - stretch[-quarter:].mean()))
@@ -167,8 +165,6 @@ def _features(
     return np.array([
         _log((onset - past) / duration, 0.3, 6.0),
         _log((fall[index] - typical) / spread, 2.0, 20.0),
-        _log(fall[index] / greatest, 1.0, 8.0),
-        _log(fall[index] / max(rank(rest, 0.75), tiny), 1.0, 12.0),
         np.clip(progress / size, 0.0, 1.0),
         _log(size / reach, 0.003, 0.3),
         np.clip(further, -0.3, 0.6),
@@ -186,20 +182,21 @@ def kept(y: Array, past: int, onset: float, end: float, duration: float) -> tupl
     """How much of a drop lasts, and the standard error of that: the step between two lines of one slope, before and after it.
 
     The lines reach as far as the stretch before the drop, or as the curve goes on after it, up to ten durations. The error comes
-    from the means of whole blocks, so that autocorrelated noise is not taken for many independent points.
+    from the means of whole blocks, so that autocorrelated noise is not taken for many independent points; of the 16 parts of its
+    variance, 4 are those of the two levels and 12 those of the slope between the middles of the two sides.
     """
     left, right = int(np.floor(onset)), int(np.ceil(end))
     reach = int(np.ceil(min(10.0 * duration, max(left - past, 2), max(len(y) - right, 2))))
     one, two = y[max(left - reach, 0) : left], y[right : right + reach]
     if len(one) < 2 or len(two) < 2:
         return 0.0, 0.0
-    s, t = np.arange(len(one)) - left + 1.0, np.arange(len(two)) + 0.0
+    s, t = np.arange(len(one)) - len(one) + 1.0, np.arange(len(two)) + 0.0
     ds, dt = s - s.mean(), t - t.mean()
     slope = (ds @ one + dt @ two) / (ds @ ds + dt @ dt)
     a, b = one.mean() - slope * s.mean(), two.mean() - slope * t.mean()
     block = max(1, min(int(duration), len(one) // 3, len(two) // 3))
     means = np.concatenate([_blocks(one - slope * s - a, block), _blocks(two - slope * t - b, block)])
-    return float(a - b), float(np.sqrt((means @ means) / max(len(means) - 3, 1) * 4.0 / len(means)))
+    return float(a - b), float(np.sqrt((means @ means) / max(len(means) - 3, 1) * 16.0 / len(means)))
 
 
 def _blocks(values: Array, size: int) -> Array:

@@ -104,7 +104,7 @@ def without_outliers(y: Array) -> Array:
     median = np.median(np.lib.stride_tricks.sliding_window_view(padded, 5), axis=1)
     residual = np.abs(y - median)
     typical = np.quantile(residual, 0.8)  # not the median: that is zero on nearly smooth curves
-    far = residual > 6.0 * typical
+    far = residual > max(6.0 * typical, 1e-3 * np.ptp(y))
     far[:2] = far[-2:] = False  # the window is not centred there
     return np.where(far, median, y)
 

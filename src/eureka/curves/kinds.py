@@ -35,7 +35,7 @@ def undoes(grid: Grid, drop: Drop) -> bool:
     """Whether the drop only takes back a rise."""
     if drop.usual - drop.after < UNDONE * drop.size:
         return True
-    if 0.0 < drop.after < DEEP * drop.low:
+    if 0.0 < drop.after < DEEP * drop.low and drop.low > FRESH * drop.size:
         return False
     elapsed = max(drop.onset - drop.lowest, 0.0)
     back = int(min(elapsed, drop.lowest // 2))

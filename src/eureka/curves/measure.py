@@ -60,9 +60,9 @@ def online_figures(count: int, seed: int, *, noise: float = MODERATE) -> OnlineF
             continue
         for _ in range(count):
             curve = plant(kind, rng, Setting(noise=noise))
-            start = time.perf_counter()
+            start = time.process_time()
             events = announced(curve)
-            spent, points, curves = spent + time.perf_counter() - start, points + len(curve.steps), curves + 1
+            spent, points, curves = spent + time.process_time() - start, points + len(curve.steps), curves + 1
             pairs = match([moment.steepest for moment, _ in events], curve.truths, spacing(curve), margin=1.0)
             excused = match([moment.steepest for moment, _ in events], curve.maybe, spacing(curve), margin=1.0)
             found, truths = found + len(pairs), truths + len(curve.truths)
@@ -88,10 +88,12 @@ def main(count: int = 60) -> None:
         for noise in (0.01, MODERATE, 0.1):
             scores = score_kinds(detect, count, seed=21, noise=noise, unseen=unseen)
             out(f"\nnoise {noise:g}, {'unseen' if unseen else 'seen'} shapes\n")
-            out("kind                   curves  precision  recall  step error\n")
+            out("kind                   curves  precision  recall  false  step error\n")
             scores["all but " + ", ".join(BORDER)] = total(score for kind, score in scores.items() if kind not in BORDER)
             for kind, one in scores.items():
-                out(f"{kind:22} {one.curves:6d} {one.precision:10.3f} {one.recall:7.3f} {one.median_error:11.3f}\n")
+                out(
+                    f"{kind:22} {one.curves:6d} {one.precision:10.3f} {one.recall:7.3f} {one.false:6d} {one.median_error:11.3f}\n"
+                )
     figures = online_figures(max(count // 4, 1), seed=22)
     low, middle, high = np.quantile(figures.delays, [0.25, 0.5, 0.75])
     out(f"\nonline, noise {MODERATE:g}\nfound {figures.found} of {figures.truths}\n")

@@ -16,16 +16,20 @@ BINS = 128
 """The past is kept in at most twice as many means; when they are full, neighbours are merged."""
 SURE = 0.7
 """A moment is announced when it is this sure: there is no taking back."""
-TRIGGER = 4.0
+TRIGGER = 6.0
 """The full detector runs when the latest points lie this many standard errors below the ones before …"""
 FASTER = 1.5
-"""… and fell this many times more than those fell."""
+"""… and fell this many times more than those fell …"""
+FRESH = 0.15
+"""… and at least this share of it below all seen before: the return from a spike is not looked at."""
 TRIES = 3
 """A fall that has stopped is looked at so many times, each after twice the time: its other side must be seen as well."""
 COST = 500
 """Points that pay for one run of the full detector (about 3 ms), so that a point costs microseconds."""
-BURST = 3
+BURST = 4
 """Runs that may be saved up for the moment when they are needed."""
+ROOT_6 = math.sqrt(6.0)
+"""Second differences of white noise are this many times larger than it."""
 STUCK = 0.25
 """A plateau is entered when the last quarter of the time brought less than FLAT of the range."""
 FLAT = 0.04
@@ -59,6 +63,8 @@ class Event:
 class OnlineDetector:
     """Feed it each loss as it comes; it answers with an event when a plateau is entered or a Eureka-moment is over.
 
+    MEASURED
+
     >>> detector, events = OnlineDetector(), []
     >>> for step in range(2000):
     ...     event = detector.update(step, 0.2 if step > 1000 else 2.0)
@@ -72,12 +78,15 @@ class OnlineDetector:
         self._steps: Array = np.zeros(2 * BINS)
         self._values: Array = np.zeros(2 * BINS)
         self._sums = [0.0]  # running sums of the values, in plain floats: indexing an array costs more than the arithmetic
+        self._lows = [math.inf]  # the lowest mean of four neighbours so far, bin by bin
+        self._since = 0  # where the last fall that was looked at ended
         self._used = 0
         self._per_bin = 1
         self._points = 0
         self._sum = self._step_sum = 0.0
         self._count = 0
         self._jitter = 0.0
+        self._recent = (0.0, 0.0)
         self._budget = float(BURST)
         self._fall: Fall | None = None
         self._looked = 0
@@ -102,21 +111,32 @@ class OnlineDetector:
     def _append(self, step: float, value: float) -> None:
         used = self._used
         if used >= 2:
-            second = abs(value - 2.0 * self._values[used - 1] + self._values[used - 2]) / math.sqrt(6.0)
+            last, before = self._recent
+            second = abs(value - 2.0 * last + before) / ROOT_6
             self._jitter += (min(second, 5.0 * self._jitter or second) - self._jitter) / min(used, 64)
+        self._recent = (value, self._recent[0])
         self._steps[used], self._values[used] = step, value
         self._sums.append(self._sums[-1] + value)
         self._used += 1
+        self._lows.append(self._low(self._used))
         if self._used == 2 * BINS:
             self._merge()
+
+    def _low(self, count: int) -> float:
+        return min(self._lows[-1], (self._sums[count] - self._sums[count - 4]) / 4) if count >= 4 else math.inf
 
     def _merge(self) -> None:
         for kept in (self._steps, self._values):
             kept[:BINS] = 0.5 * (kept[0::2] + kept[1::2])
         self._used, self._per_bin = BINS, 2 * self._per_bin
+        self._recent = (float(self._values[BINS - 1]), float(self._values[BINS - 2]))
         self._sums = [0.0, *np.cumsum(self._values[:BINS]).tolist()]
+        self._lows = [math.inf]
+        for count in range(1, BINS + 1):
+            self._lows.append(self._low(count))
         self._jitter /= math.sqrt(2.0)
         self._looked //= 2
+        self._since //= 2
         if self._fall is not None:
             fall = self._fall
             fall.width, fall.still, fall.wait = max(fall.width // 2, 1), fall.still // 2, max(fall.wait // 2, 1)
@@ -130,7 +150,7 @@ class OnlineDetector:
             event = self._full(step)
             fall.tries, fall.wait = fall.tries - 1, 2 * fall.wait
             if event is not None or fall.tries == 0:
-                self._fall = None
+                self._fall, self._since = None, self._used - fall.still
             if event is not None:
                 return event
         return self._plateau(step)
@@ -138,12 +158,13 @@ class OnlineDetector:
     def _falling(self) -> Fall | None:
         """Whether the latest means lie clearly below those before, and by more than those below theirs."""
         sums, used, width = self._sums, self._used, 2
-        while 6 * width <= used:
+        while 6 * width <= used - self._since:
             recent = (sums[used] - sums[used - width]) / width
             before = (sums[used - 2 * width] - sums[used - 4 * width]) / (2 * width)
             earlier = (sums[used - 4 * width] - sums[used - 6 * width]) / (2 * width)
             fall = before - recent
-            if fall > TRIGGER * self._jitter * math.sqrt(1.5 / width) and fall > FASTER * abs(earlier - before):
+            clear = max(TRIGGER * self._jitter * math.sqrt(1.5 / width), FASTER * abs(earlier - before))
+            if fall > clear and self._lows[used - 2 * width] - recent > FRESH * fall:
                 return Fall(width=width, before=before, lowest=recent, wait=max(width, 3))
             width *= 2
         return None

@@ -19,7 +19,9 @@ FLAT = 0.04
 LONG = 0.2
 """A plateau takes at least this share of the time until its end …"""
 LEAST = 0.03
-"""… and this share of the whole log."""
+"""… and this share of the whole log …"""
+SLOW = 3.0
+"""… and so many times the share that the change on it has in the range: a straight decline has no plateau."""
 
 
 def find_plateaus(
@@ -55,7 +57,7 @@ def find_plateaus(
 def flat_stretches(y: Array, parts: list[tuple[int, int]] | None = None) -> list[tuple[int, int]]:
     """First and last indices of the longest flat stretch of each part, then of the longest ones left and right of it …"""
     width = max(1, len(y) // 64)
-    tolerance = FLAT * extent(y) + 3.0 * float(np.median(white_noise(y))) / np.sqrt(width)
+    tolerance = FLAT * extent(y) + 6.0 * float(np.median(white_noise(y))) / np.sqrt(width)
     curve = smooth(y, width)
     found, todo = [], list(parts or [(0, len(y))])
     while todo:
@@ -64,11 +66,17 @@ def flat_stretches(y: Array, parts: list[tuple[int, int]] | None = None) -> list
             continue
         a, b = _longest(curve[low:high], tolerance)
         a, b = a + low, b + low
-        if b - a + 1 >= max(LONG * (b + 1), LEAST * len(y), 8):
+        if b - a + 1 >= max(LONG * (b + 1), LEAST * len(y), 8, SLOW * _change(y[a : b + 1]) / extent(y) * len(y)):
             found.append((a, b))
             apart = (b - a) // 4  # a slow decline is one plateau and its surroundings, not many steps
             todo += [(low, a - apart), (b + 1 + apart, high)]
     return sorted(found)
+
+
+def _change(y: Array) -> float:
+    """How far a line through a stretch falls or rises."""
+    quarter = max(1, len(y) // 4)
+    return abs(float(y[:quarter].mean() - y[-quarter:].mean())) * 4.0 / 3.0
 
 
 def _longest(y: Array, tolerance: float) -> tuple[int, int]:

@@ -57,7 +57,9 @@ def read_curve(
     rate = find_rate(source, lr_column)
     metric = find_loss(source, step, rate, column)
     if metric is None:
-        raise RequestError(f"{path}: holds no column beside {step!r}; name one with --column.")
+        raise RequestError(
+            f"{path}: no column of numbers is left for the loss (there is {', '.join(source.names)}); name one with --column."
+        )
     thin = _collect(source, metric, step)
     if thin.points < 2:
         raise RequestError(

@@ -122,18 +122,17 @@ def tables(path: Path, layout: Layout, progress: Progress | None = None) -> Iter
 def _table(path: Path, layout: Layout, text: bytes, line: int, last: bool) -> Array:
     """Plain numbers are parsed in one go; anything else row by row."""
     width = len(layout.names)
-    rows = text.count(b"\n") + (not text.endswith(b"\n")) if text else 0
-    if layout.delimiter != " " and b'"' not in text and b"#" not in text:
-        sep = layout.delimiter.encode()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it stops at what is no number; the size tells
-            joined = text.strip().replace(b"\r\n", sep).replace(b"\n", sep)
-            flat = (
-                np.fromstring(joined.decode("utf-8", errors="replace"), sep=layout.delimiter)
-                if b"\n\n" not in text
-                else np.empty(0)
-            )
-        if len(flat) == rows * width and joined.count(sep) == rows * width - 1:
+    body = text.strip().replace(b"\r\n", b"\n")
+    rows = body.count(b"\n") + 1
+    separator = layout.delimiter.encode()
+    if layout.delimiter != " " and b"\n\n" not in body and body.count(separator) == rows * (width - 1):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", DeprecationWarning)  # older versions of numpy only warn of what is no number
+                flat = np.fromstring(body.replace(b"\n", separator).decode(), sep=layout.delimiter)
+        except (ValueError, DeprecationWarning):
+            flat = np.empty(0)
+        if len(flat) == rows * width:
             return flat.reshape(rows, width)
     return _row_by_row(path, layout, text, line, last)
 

@@ -1,0 +1,143 @@
+"""Our detector beside ruptures' change-point searches, on the same planted curves.
+
+ruptures finds changes of level, not Eureka-moments; so every change to a lower level counts as a report, at its place. Each
+search is given the penalty, of a grid, that scores best on these very curves, which no one would have in practice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from eureka.curves.detector import detect
+from eureka.curves.grid import Array, clean, even_grid
+from eureka.curves.measure import BORDER, MODERATE
+from eureka.curves.moment import EurekaMoment, Plateau
+from eureka.curves.score import Score
+from eureka.curves.synthetic import Planted, Setting, makers, plant
+from eureka.errors import MissingExtraError
+
+PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+"""In units of the variance of the noise."""
+POINTS = 400
+"""ruptures sees a curve averaged to so many points: its exact searches grow with the square of their number."""
+LONG = 1_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One detector over all curves, or over one long curve."""
+
+    detector: str
+    curves: int
+    precision: float
+    recall: float
+    seconds: float
+    points: int
+
+
+Search = Callable[[Array, float], list[int]]
+
+
+def searches() -> dict[str, Search]:
+    """ruptures' searches: the signal and a penalty in, the places of the changes out."""
+    try:
+        import ruptures
+    except ImportError:
+        raise MissingExtraError("ruptures", "dev") from None
+
+    def pelt(y: Array, penalty: float) -> list[int]:
+        return list(ruptures.Pelt(model="l2", min_size=3, jump=1).fit(y).predict(pen=penalty))
+
+    def binary(y: Array, penalty: float) -> list[int]:
+        return list(ruptures.Binseg(model="l2", min_size=3, jump=1).fit(y).predict(pen=penalty))
+
+    def kernel(y: Array, penalty: float) -> list[int]:
+        return list(ruptures.KernelCPD(kernel="linear", min_size=3).fit(y).predict(pen=penalty))
+
+    return {"ruptures Pelt": pelt, "ruptures Binseg": binary, "ruptures KernelCPD": kernel}
+
+
+def planted(count: int, seed: int) -> list[Planted]:
+    """`count` curves of every kind, but for those on which the truth is a matter of taste."""
+    rng = np.random.default_rng(seed)
+    return [plant(kind, rng, Setting(noise=MODERATE)) for kind in makers() if kind not in BORDER for _ in range(count)]
+
+
+def changes(search: Search, curve: Planted, penalty: float) -> list[EurekaMoment]:
+    """The changes to a lower level that a search reports, in the form of moments."""
+    grid = even_grid(*clean(curve.values, curve.steps), POINTS)
+    y = grid.values
+    noise = float(np.median(np.abs(np.diff(y)))) / (0.6745 * np.sqrt(2.0)) or 1e-12
+    ends = search(y / noise, penalty)
+    bounds = [0, *ends]
+    levels = [float(y[a:b].mean()) for a, b in zip(bounds, ends, strict=False)]
+    out = []
+    for place, before, after in zip(ends, levels, levels[1:], strict=False):
+        if after < before:
+            step = grid.step(place - 0.5)
+            flat = Plateau(start=step, end=step, level=before)
+            out.append(
+                EurekaMoment(onset=step, steepest=step, end=step, before=before, after=after, plateau=flat, confidence=1.0)
+            )
+    return out
+
+
+def _timed(find: Callable[[Planted], Sequence[EurekaMoment]], curves: Sequence[Planted]) -> tuple[Score, float]:
+    score, start = Score(), time.process_time()
+    found = [find(curve) for curve in curves]
+    spent = time.process_time() - start
+    for moments, curve in zip(found, curves, strict=True):
+        score.add(moments, curve)
+    return score, spent
+
+
+def _row(name: str, score: Score, seconds: float, curves: Sequence[Planted]) -> Row:
+    points = sum(len(curve.steps) for curve in curves)
+    return Row(name, score.curves, round(score.precision, 3), round(score.recall, 3), round(seconds, 3), points)
+
+
+def _best(name: str, search: Search, curves: Sequence[Planted]) -> Row:
+    """The row of a search at the penalty with the greatest F₁ on these curves; its time is that of one pass."""
+
+    def f1(score: Score) -> float:
+        both = score.precision + score.recall
+        return 2.0 * score.precision * score.recall / both if both else 0.0
+
+    passes = [_timed(lambda curve, pen=pen: changes(search, curve, pen), curves) for pen in PENALTIES]  # type: ignore[misc]
+    score, seconds = max(passes, key=lambda one: f1(one[0]))
+    return _row(name, score, seconds, curves)
+
+
+def long_curve(points: int = LONG) -> Planted:
+    """One moment in a very long log."""
+    from eureka.curves.synthetic import Truth
+
+    t = np.arange(points, dtype=float)
+    at, time_ = 0.6 * points, 0.005 * points
+    y = 2.0 - 1.5 / (1.0 + np.exp(-(t - at) / time_)) + 0.05 * np.random.default_rng(0).standard_normal(points)
+    return Planted(name="long", steps=t, values=y, truths=(Truth(onset=at - 3 * time_, steepest=at, end=at + 3 * time_),))
+
+
+def run(count: int = 10, seed: int = 31, progress: Callable[[str], None] | None = None) -> list[Row]:
+    """Every detector on the same curves, then ours and the fastest of the others on one curve of a million points."""
+    say = progress or (lambda _line: None)
+    curves, long = planted(count, seed), [long_curve()]
+    detect(long[0].values[:10_000])
+    rows = []
+    say("eureka")
+    rows.append(_row("eureka", *_timed(lambda curve: detect(curve.values, curve.steps, lr=curve.lr), curves), curves))
+    for name, search in searches().items():
+        say(name)
+        rows.append(_best(name, search, curves))
+    say(f"eureka, {LONG:,} points")
+    rows.append(_row("eureka, one long curve", *_timed(lambda curve: detect(curve.values, curve.steps), long), long))
+    return rows
+
+
+def as_documents(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [asdict(row) for row in rows]

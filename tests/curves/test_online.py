@@ -1,0 +1,83 @@
+"""The online detector: the same answer while training runs, in constant memory."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from eureka.curves.measure import announced, online_figures
+from eureka.curves.online import BINS, OnlineDetector
+from eureka.curves.synthetic import Setting, plant
+
+
+def run(values: np.ndarray) -> list[tuple[str, float]]:
+    detector = OnlineDetector()
+    events = [detector.update(step, value) for step, value in enumerate(values.tolist())]
+    return [(event.name, event.step) for event in events if event is not None]
+
+
+@pytest.mark.parametrize("points", [300, 2000, 30_000])
+def test_it_tells_of_the_plateau_then_of_the_moment_after_its_end(points: int) -> None:
+    t = np.arange(points)
+    at, time = 0.6 * points, 0.01 * points
+    values = 2.0 - 1.5 / (1.0 + np.exp(-(t - at) / time)) + 0.03 * np.random.default_rng(0).standard_normal(points)
+    events = run(values)
+    assert [name for name, _ in events][:2] == ["plateau_entered", "eureka"]
+    assert [name for name, _ in events].count("eureka") == 1
+    end = at + 3 * time
+    assert end < events[1][1] < end + 0.15 * points
+
+
+def test_it_hardly_ever_raises_an_alarm_where_there_is_no_moment() -> None:
+    rng = np.random.default_rng(4)
+    kinds = ["power_law", "flat", "slide", "exponential", "spikes"]
+    alarms = [len(announced(plant(kind, rng, Setting(noise=0.03)))) for kind in kinds for _ in range(10)]
+    assert sum(alarms) <= 1
+
+
+def test_it_finds_what_the_batch_detector_finds_soon_after_the_true_end() -> None:
+    figures = online_figures(5, seed=7)
+    assert figures.found >= 0.85 * figures.truths
+    assert figures.false_alarms <= 0.05 * figures.curves
+    assert np.median(figures.delays) < 1.5
+
+
+def test_its_memory_does_not_grow() -> None:
+    detector = OnlineDetector()
+    rng = np.random.default_rng(0)
+    sizes = []
+    for step, value in enumerate((2.0 + 0.1 * rng.standard_normal(40_000)).tolist()):
+        detector.update(step, value)
+        if step in (2_000, 39_999):
+            sizes.append(len(pickle.dumps(detector)))
+    assert sizes[1] < 1.3 * sizes[0]
+    assert len(detector._sums) <= 2 * BINS + 1
+
+
+def test_values_that_are_not_finite_are_passed_over() -> None:
+    detector = OnlineDetector()
+    t = np.arange(2000)
+    values = 2.0 - 1.5 / (1.0 + np.exp(-(t - 1200.0) / 10.0))
+    values[::50] = np.nan
+    values[25::50] = np.inf
+    events = [event for step, value in zip(t, values.tolist(), strict=True) if (event := detector.update(float(step), value))]
+    assert [event.name for event in events].count("eureka") == 1
+
+
+def test_a_point_costs_less_than_twenty_microseconds() -> None:
+    import time
+
+    t = np.arange(20_000)
+    values = (
+        2.0 - 1.5 / (1.0 + np.exp(-(t - 12_000.0) / 100.0)) + 0.05 * np.random.default_rng(0).standard_normal(len(t))
+    ).tolist()
+    best = np.inf
+    for _ in range(3):  # the fastest of three: whatever disturbs only slows down
+        detector = OnlineDetector()
+        start = time.process_time()
+        for step, value in enumerate(values):
+            detector.update(step, value)
+        best = min(best, (time.process_time() - start) / len(values))
+    assert best < 20e-6

@@ -1,0 +1,139 @@
+"""The parts of the detector, each against a slow and obvious twin."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eureka.curves.falls import at_scale, scales, sliding_max
+from eureka.curves.features import kept, rank, smooth, white_noise
+from eureka.curves.grid import clean, even_grid, grids
+from eureka.curves.locate import steepest
+from eureka.curves.picture import picture
+from eureka.curves.plateaus import find_plateaus, flat_stretches
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), st.integers(1, 50))
+def test_sliding_max_is_the_max_of_each_window(values: list[float], width: int) -> None:
+    array = np.array(values)
+    assert sliding_max(array, width).tolist() == [array[i : i + width].max() for i in range(len(array))]
+
+
+@pytest.mark.parametrize(("gap", "window"), scales(100))
+def test_falls_are_differences_of_window_means(gap: int, window: int) -> None:
+    y = np.random.default_rng(gap).standard_normal(100) + 1e6
+    scale = at_scale(y, gap, window)
+    for i in range(len(scale.fall)):
+        before, after = y[i : i + window].mean(), y[i + window + gap : i + 2 * window + gap].mean()
+        assert scale.fall[i] == pytest.approx(before - after, abs=1e-8)
+        lowest = min(y[j : j + window].mean() for j in range(i + 1))
+        assert scale.fresh[i] == pytest.approx(lowest - after, abs=1e-8)
+    assert len(scale.fall) == 100 - gap - 2 * window + 1
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 8])
+def test_smooth_is_a_centred_mean(width: int) -> None:
+    y = np.random.default_rng(0).standard_normal(30)
+    for i, value in enumerate(smooth(y, width)):
+        window = y[max(i - width // 2, 0) : i + (width - 1) // 2 + 1]
+        assert value == pytest.approx(window.mean())
+
+
+def test_white_noise_ignores_trends_and_jumps() -> None:
+    rng = np.random.default_rng(0)
+    t = np.arange(2000.0)
+    y = 5.0 - 0.01 * t - 3.0 * (t > 1000) + 0.2 * rng.standard_normal(2000)
+    assert white_noise(y).mean() == pytest.approx(0.2, rel=0.1)
+
+
+def test_rank_is_a_quantile_without_interpolation() -> None:
+    values = np.random.default_rng(0).standard_normal(101)
+    for share in (0.0, 0.5, 0.75, 0.98, 1.0):
+        assert rank(values, share) == np.sort(values)[min(int(share * 101), 100)]
+
+
+def test_kept_is_the_step_of_a_least_squares_fit() -> None:
+    rng = np.random.default_rng(1)
+    y = 3.0 - 0.002 * np.arange(300.0) - 1.0 * (np.arange(300) >= 150) + 0.05 * rng.standard_normal(300)
+    step, error = kept(y, 0, 150.0, 150.0, 10.0)
+    at = np.r_[50:150, 150:250]
+    design = np.column_stack([np.ones(200), at, at >= 150])
+    slow = -np.linalg.lstsq(design, y[at], rcond=None)[0][2]
+    slope = np.linalg.lstsq(design, y[at], rcond=None)[0][1]
+    assert step == pytest.approx(slow - slope)  # between the last point of one side and the first of the other
+    assert 0.005 < error < 0.05
+    assert abs(step - 1.0) < 4 * error
+
+
+@pytest.mark.parametrize("at", [60.0, 100.3, 140.7])
+def test_steepest_is_exact_without_noise(at: float) -> None:
+    t = np.arange(200.0)
+    assert steepest(1.0 / (1.0 + np.exp((t - at) / 4.0)), at - 8.8, at + 8.8) == pytest.approx(at, abs=0.15)
+    tail = np.exp(-np.maximum(t - at, 0.0) / 8.0)
+    assert steepest(tail, at + 0.8, at + 18.4) == pytest.approx(at, abs=0.6)
+
+
+def test_an_even_log_is_its_own_grid() -> None:
+    x = 7.0 + 3.0 * np.arange(500)
+    y = np.cos(np.arange(500.0) / 40.0)
+    grid = even_grid(x, y)
+    assert grid.values == pytest.approx(y)
+    assert [grid.step(i) for i in (0, 499)] == pytest.approx([7.0, x[-1]])
+    assert grid.index(grid.step(12.5)) == pytest.approx(12.5)
+
+
+def test_long_logs_get_finer_grids_of_their_beginning() -> None:
+    found = grids(*clean(np.zeros(200_000)))
+    assert [round(grid.width * len(grid.values), -3) for grid in found] == [200_000, 50_000, 12_000, 3_000]
+    assert [grid.last for grid in found] == [True, False, False, False]
+
+
+def test_a_grid_averages_over_gaps_and_jitter() -> None:
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 1000, 20_000))
+    grid = even_grid(x, x / 1000.0, 100)
+    assert grid.values == pytest.approx(np.array([grid.step(i) for i in range(100)]) / 1000.0, abs=2e-3)
+
+
+def test_plateaus_are_found_whether_or_not_something_ended_them() -> None:
+    t = np.arange(3000.0)
+    noise = 0.02 * np.random.default_rng(0).standard_normal(3000)
+    first, last = find_plateaus(1.0 + 1.0 / (1.0 + np.exp((t - 1500.0) / 20.0)) + noise)
+    assert first.level == pytest.approx(2.0, abs=0.02)
+    assert last.level == pytest.approx(1.0, abs=0.02)
+    assert first.end < 1500 < last.start < 1700
+    assert last.end > 2950
+    assert find_plateaus(3.0 - t / 1000.0) == []
+    [only] = find_plateaus(2.0 + noise)
+    assert only.end - only.start > 2700
+
+
+def test_the_longest_flat_stretch_agrees_with_trying_all() -> None:
+    rng = np.random.default_rng(0)
+    from eureka.curves.plateaus import _longest
+
+    for _ in range(20):
+        y = np.cumsum(rng.standard_normal(40))
+        a, b = _longest(y, 2.5)
+        best = max(j - i for i in range(40) for j in range(i, 40) if np.ptp(y[i : j + 1]) <= 2.5)
+        assert b - a == best
+        assert np.ptp(y[a : b + 1]) <= 2.5
+
+
+def test_flat_stretches_do_not_overlap() -> None:
+    y = np.repeat([4.0, 3.0, 2.0], 100) + 0.01 * np.random.default_rng(0).standard_normal(300)
+    found = flat_stretches(y)
+    assert len(found) == 3
+    assert all(b < c for (_, b), (c, _) in pairwise(found))
+
+
+@pytest.mark.parametrize("columns", [10, 64])
+def test_a_picture_has_the_size_asked_for(columns: int) -> None:
+    lines = picture(np.sin(np.arange(1000.0) / 100.0), np.arange(1000.0), columns=columns, rows=5)
+    assert len(lines) == 6
+    assert len({len(line) for line in lines[:5]}) == 1

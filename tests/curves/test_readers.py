@@ -1,0 +1,266 @@
+"""Logs of every format give the same curve, and bad ones one clear sentence."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eureka.curves.readers import delimited, read_curve
+from eureka.curves.readers.source import Thinner
+from eureka.curves.readers.tensorboard import scalars
+from eureka.errors import RequestError, UnknownNameError
+
+STEPS = np.arange(0, 500, 5, dtype=float)
+LOSS = np.round(2.0 + np.cos(STEPS / 50.0), 6)
+RATE = np.where(STEPS < 250, 0.1, 0.01)
+
+
+def table(delimiter: str, header: bool = True) -> str:
+    rows = [delimiter.join(map(repr, row)) for row in zip(STEPS.tolist(), LOSS.tolist(), RATE.tolist(), strict=True)]
+    return "\n".join(([delimiter.join(["step", "train_loss", "lr"])] if header else []) + rows) + "\n"
+
+
+def records() -> list[dict[str, float]]:
+    return [{"step": s, "loss": v, "learning_rate": r} for s, v, r in zip(STEPS, LOSS, RATE, strict=True)]
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|", " "])
+def test_any_delimiter_is_read(tmp_path: Path, delimiter: str) -> None:
+    file = tmp_path / "log.txt"
+    file.write_text(table(delimiter))
+    curve = read_curve(file)
+    assert (curve.metric, curve.step_name, curve.points) == ("train_loss", "step", 100)
+    assert np.array_equal(curve.steps, STEPS)
+    assert np.array_equal(curve.values, LOSS)
+    assert curve.lr is not None
+    assert np.array_equal(curve.lr, RATE)
+
+
+def test_a_table_without_header_has_its_steps_first(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(table(",", header=False))
+    curve = read_curve(file)
+    assert (curve.metric, curve.step_name) == ("column 2", "column 1")
+    assert np.array_equal(curve.values, LOSS)
+
+
+def test_a_single_column_is_the_loss(tmp_path: Path) -> None:
+    file = tmp_path / "log.txt"
+    file.write_text("\n".join(map(str, LOSS)))
+    curve = read_curve(file)
+    assert np.array_equal(curve.values, LOSS)
+    assert curve.step_name == "row number"
+
+
+def test_a_gzipped_table_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv.gz"
+    file.write_bytes(gzip.compress(table(",").encode()))
+    assert np.array_equal(read_curve(file).values, LOSS)
+
+
+def test_quoted_fields_comments_and_windows_line_ends_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_bytes(
+        (
+            '# made by hand\r\n"step","train_loss"\r\n' + "".join(f'"{s}","{v}"\r\n' for s, v in zip(STEPS, LOSS, strict=True))
+        ).encode()
+    )
+    assert np.array_equal(read_curve(file).values, LOSS)
+
+
+def test_fast_and_slow_parsing_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(table(","))
+    monkeypatch.setattr(delimited, "BLOCK", 300)  # many blocks that end within lines
+    fast = read_curve(file)
+    monkeypatch.setattr(delimited, "_table", delimited._row_by_row)
+    slow = read_curve(file)
+    assert np.array_equal(fast.steps, slow.steps)
+    assert np.array_equal(fast.values, slow.values)
+    assert fast.points == slow.points == 100
+
+
+def test_lightning_rows_that_lack_the_loss_are_passed_over(tmp_path: Path) -> None:
+    lines = ["epoch,step,train_loss,val_loss,lr-AdamW"]
+    for step, value, rate in zip(STEPS, LOSS, RATE, strict=True):
+        lines += [f"0,{step:.0f},{value},,", f"0,{step:.0f},,{value + 1},", f"0,{step:.0f},,,{rate}"]
+    (tmp_path / "metrics.csv").write_text("\n".join(lines) + "\n")
+    curve = read_curve(tmp_path)
+    assert (curve.metric, curve.step_name) == ("train_loss", "step")
+    assert np.array_equal(curve.values, LOSS)
+    assert curve.lr is not None
+    assert np.array_equal(curve.lr, RATE)
+    assert np.array_equal(read_curve(tmp_path, column="val_loss").values, LOSS + 1)
+
+
+def test_a_wandb_export_gives_the_mean_and_not_its_limits(tmp_path: Path) -> None:
+    file = tmp_path / "wandb_export.csv"
+    name = "happy-lion-7 - train/loss"
+    head = f'"Step","{name}__MIN","{name}__MAX","{name}"\n'
+    file.write_text(head + "".join(f'"{s:.0f}","{v - 1}","{v + 1}","{v}"\n' for s, v in zip(STEPS, LOSS, strict=True)))
+    curve = read_curve(file)
+    assert (curve.metric, curve.step_name) == (name, "Step")
+    assert np.array_equal(curve.values, LOSS)
+
+
+def test_json_lines_and_our_own_run_folders_are_read(tmp_path: Path) -> None:
+    lines = [
+        {"step": s, "train_loss": v, "validation_loss": v + 1, "train_accuracy": 0.5, "lr": 1e-3}
+        for s, v in zip(STEPS, LOSS, strict=True)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 500, "tr')
+    curve = read_curve(tmp_path)
+    assert (curve.metric, curve.step_name) == ("train_loss", "step")
+    assert np.array_equal(curve.values, LOSS)
+    assert "validation_loss" in curve.metrics
+
+
+def test_a_trainer_state_is_read_with_its_rate_and_without_its_summary(tmp_path: Path) -> None:
+    history = [*records(), {"step": 500, "train_runtime": 3.0, "train_loss": 9.9}]
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"global_step": 500, "log_history": history}, indent=2))
+    curve = read_curve(tmp_path / "trainer_state.json")
+    assert (curve.metric, curve.step_name) == ("loss", "step")
+    assert np.array_equal(curve.values, LOSS)
+    assert curve.lr is not None
+    assert np.array_equal(curve.lr, RATE)
+
+
+def test_json_lists_and_columns_are_read(tmp_path: Path) -> None:
+    for document in (records(), {"step": STEPS.tolist(), "loss": LOSS.tolist()}, LOSS.tolist()):
+        file = tmp_path / "log.json"
+        file.write_text(json.dumps(document))
+        assert np.array_equal(read_curve(file).values, LOSS)
+
+
+def test_tensorboard_gives_every_point_and_agrees_with_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(str(tmp_path))
+    for step in range(12_000):
+        writer.add_scalar("train/loss", 2.0 + np.cos(step / 500), step)
+        if step % 100 == 0:
+            writer.add_scalar("lr", 0.1, step, new_style=True)
+    writer.add_text("note", "not a scalar", 0)
+    writer.close()
+    curve = read_curve(tmp_path)
+    theirs = EventAccumulator(str(tmp_path), size_guidance={"scalars": 0, "tensors": 0}).Reload()
+    events = theirs.Scalars("train/loss")
+    assert curve.points == len(events) == 12_000
+    assert np.array_equal(curve.steps, [event.step for event in events])
+    assert np.array_equal(curve.values, [event.value for event in events])
+    assert set(curve.metrics) == {"train/loss", "lr"}
+    assert curve.lr is not None
+    assert curve.lr == pytest.approx(0.1)
+
+
+def test_a_tensorboard_record_cut_short_is_left_out(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(str(tmp_path))
+    for step in range(50):
+        writer.add_scalar("loss", 1.0, step)
+    writer.close()
+    [file] = tmp_path.glob("*tfevents*")
+    file.write_bytes(file.read_bytes()[:-5])
+    assert len(list(scalars(file))) == 49
+
+
+def test_columns_can_be_set_and_wrong_ones_name_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(table(","))
+    assert read_curve(file, column="lr").metric == "lr"
+    assert read_curve(file, step_column="lr").step_name == "lr"
+    with pytest.raises(UnknownNameError, match="did you mean 'train_loss'"):
+        read_curve(file, column="train_los")
+
+
+def test_a_learning_rate_may_come_from_a_file_of_its_own(tmp_path: Path) -> None:
+    file, rates = tmp_path / "log.csv", tmp_path / "lr.txt"
+    file.write_text("step,loss\n" + "".join(f"{s},{v}\n" for s, v in zip(STEPS, LOSS, strict=True)))
+    rates.write_text("step,lr\n0,0.1\n250,0.01\n")
+    curve = read_curve(file, lr_file=rates)
+    assert curve.lr is not None
+    assert np.array_equal(curve.lr, RATE)
+    rates.write_text("lr\n0.1\n0.01\n")
+    with pytest.raises(RequestError, match="2 learning rates without steps for a curve of 100 points"):
+        read_curve(file, lr_file=rates)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
+        (b"\x89PNG\x00\x00\x1a", "is binary"),
+        (b"step,loss\n1,2.0\n", "one point"),
+        (b"step,loss\n1,nan\n2,nan\n", "no column of numbers is left for the loss"),
+        (b"name,place\nanna,rome\nbo,oslo\n", "holds no numbers"),
+        (b"step,loss\n1,2\n2,3,4\n3,4\n", "line 3 has 3 fields where the first has 2"),
+        (b'{"a": [1, 2], "b": [1]}', "different lengths"),
+        (b"[]", "holds no log"),
+        (b'{"loss": 1}\nnonsense\n{"loss": 2}\n', "line 2 is not a JSON object"),
+        (b"step\n1\n2\n", "no column of numbers is left for the loss"),
+    ],
+)
+def test_bad_files_are_told_in_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "log.txt"
+    file.write_bytes(content)
+    with pytest.raises(RequestError, match=message) as caught:
+        read_curve(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_and_empty_folders_are_told(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="no such file"):
+        read_curve(tmp_path / "nothing.csv")
+    with pytest.raises(RequestError, match=r"without metrics\.jsonl"):
+        read_curve(tmp_path)
+    (tmp_path / "bad.csv.gz").write_bytes(b"this is not gzip")
+    with pytest.raises(RequestError, match="cannot be read"):
+        read_curve(tmp_path / "bad.csv.gz")
+
+
+def test_the_last_line_of_a_run_that_goes_on_may_be_short(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("step,loss,lr\n1,2.0,0.1\n2,1.9,0.1\n3,1")
+    assert read_curve(file).points == 2
+
+
+def test_a_thinned_series_keeps_its_mean_and_its_bounds() -> None:
+    rng = np.random.default_rng(0)
+    values, thin = rng.standard_normal(100_003), Thinner(limit=1000)
+    for part in np.array_split(values, 37):
+        thin.add(np.arange(len(part), dtype=float) + thin.points, part)
+    steps, kept = thin.result()
+    assert thin.points == len(values)
+    assert 400 <= len(steps) <= 1001
+    assert np.all(np.diff(steps) > 0)
+    assert kept[:-2].mean() == pytest.approx(values.mean(), abs=0.01)
+
+
+def test_a_long_file_is_read_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tracemalloc
+
+    from eureka.curves.readers import source
+
+    file = tmp_path / "long.csv"
+    with file.open("w") as out:
+        out.write("step,loss\n")
+        for start in range(0, 400_000, 50_000):
+            out.write("".join(f"{i},{2.0 - i / 1e6:.5f}\n" for i in range(start, start + 50_000)))
+    monkeypatch.setattr(source.Thinner.__init__, "__defaults__", (20_000,))
+    monkeypatch.setattr(delimited, "BLOCK", 1 << 16)
+    tracemalloc.start()
+    curve = read_curve(file)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert curve.points == 400_000
+    assert len(curve.steps) <= 20_001
+    assert peak < 3_000_000  # the table alone would take 6.4 MB, and the text 6 MB
