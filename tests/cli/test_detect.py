@@ -1,0 +1,143 @@
+"""`eureka detect`: what it prints, for people and for programs, and how it tells of bad files."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from eureka.cli.detect import detect
+from eureka.errors import RequestError
+
+VERDICT = re.compile(r"1 Eureka-moment, at step (5,9[89]\d|6,0[012]\d)\b")
+
+app = typer.Typer()
+app.command()(detect)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A plateau at 2, a drop at step 6,000, and a learning rate that does not explain it."""
+    t = np.arange(1000)
+    loss = 2.0 - 1.5 / (1.0 + np.exp(-(t - 600) / 8.0)) + 0.02 * np.random.default_rng(0).standard_normal(1000)
+    file = tmp_path / "log.csv"
+    file.write_text("step,train_loss,lr\n" + "".join(f"{10 * i},{value:.5f},0.001\n" for i, value in zip(t, loss, strict=True)))
+    return file
+
+
+def test_json_is_one_document_of_the_promised_form(log: Path) -> None:
+    result = run(log, "--json")
+    assert result.exit_code == 0
+    [file] = json.loads(result.stdout)["files"]
+    assert file["file"] == str(log)
+    assert (file["metric"], file["points"]) == ("train_loss", 1000)
+    [moment] = file["moments"]
+    assert set(moment) == {"onset", "steepest", "end", "before", "after", "kind", "confidence"}
+    assert moment["kind"] == "eureka"
+    assert moment["steepest"] == pytest.approx(6000, abs=30)
+    assert all(set(plateau) == {"start", "end", "level"} for plateau in file["plateaus"])
+    assert file["plateaus"][0]["level"] == pytest.approx(2.0, abs=0.05)
+
+
+def test_people_get_a_verdict_the_moments_and_a_picture(log: Path) -> None:
+    text = run(log).stdout
+    assert str(log) in text
+    assert VERDICT.search(text)
+    assert "train_loss by step, 1,000 points" in text
+    assert "also there: lr" in text
+    assert "confidence 0.9" in text
+    assert "▼" in text
+    assert "═" in text
+    assert any("\u2800" < character <= "\u28ff" for character in text)
+
+
+def test_bad_files_get_a_sentence_each_and_the_others_are_done(log: Path, tmp_path: Path) -> None:
+    empty, binary = tmp_path / "empty.csv", tmp_path / "picture.png"
+    empty.write_bytes(b"")
+    binary.write_bytes(b"\x89PNG\x00\x01")
+    result = run(empty, log, binary, tmp_path / "nothing.csv", "--json")
+    assert result.exit_code == 2
+    assert [file["file"] for file in json.loads(result.stdout)["files"]] == [str(log)]
+    lines = result.stderr.splitlines()
+    assert len(lines) == 3
+    assert lines[0] == f"eureka: {empty}: is empty."
+    assert "is binary" in lines[1]
+    assert "no such file" in lines[2]
+
+
+def test_a_wrong_column_names_its_file_and_the_nearest(log: Path) -> None:
+    result = run(log, "--column", "trainloss")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"eureka: {log}: unknown column 'trainloss'; did you mean 'train_loss'?")
+
+
+def test_columns_can_be_set(log: Path) -> None:
+    [file] = json.loads(run(log, "--column", "lr", "--step-column", "train_loss", "--json").stdout)["files"]
+    assert (file["metric"], file["step"]) == ("lr", "train_loss")
+
+
+def test_a_rate_file_explains_a_drop(log: Path, tmp_path: Path) -> None:
+    rates = tmp_path / "lr.txt"
+    rates.write_text("step,lr\n0,0.1\n5960,0.01\n")
+    [file] = json.loads(run(log, "--lr-file", rates, "--json").stdout)["files"]
+    assert [moment["kind"] for moment in file["moments"]] == ["lr_step"]
+
+
+def test_least_confidence_is_obeyed(log: Path) -> None:
+    [file] = json.loads(run(log, "--min-confidence", "1", "--json").stdout)["files"]
+    assert file["moments"] == []
+
+
+@pytest.mark.parametrize("name", ["plot.html", "plot.png"])
+def test_a_plot_is_written_with_a_panel_for_each_file(log: Path, tmp_path: Path, name: str) -> None:
+    plot = tmp_path / name
+    assert run(log, log, "--plot", plot).exit_code == 0
+    if name.endswith("png"):
+        from PIL import Image
+
+        with Image.open(plot) as picture:
+            assert picture.size == (960, 720)
+            colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 20) or []}
+        assert (223, 231, 239) in colours  # the plateau's shade
+    else:
+        page = plot.read_text(encoding="utf-8")
+        assert len(VERDICT.findall(page)) == 2
+        assert 'src="http' not in page
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("plot.pdf", "must end in .html or .png"), ("no/such/plot.html", "there is no folder")]
+)
+def test_a_plot_that_cannot_be_is_told_before_the_work(log: Path, tmp_path: Path, name: str, message: str) -> None:
+    result = run(log, "--plot", tmp_path / name)
+    assert isinstance(result.exception, RequestError)
+    assert message in str(result.exception)
+    assert result.stdout == ""
+
+
+def test_detect_starts_within_half_a_second_and_imports_neither_torch_nor_plotly(log: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from eureka.cli.detect import detect; detect([Path(sys.argv[1])], json=True);"
+        "heavy = [name for name in ('torch', 'plotly', 'scipy', 'pandas', 'tensorboard') if name in sys.modules];"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    times = []
+    for _ in range(4):  # the first one warms the disk; processor time, so that what else runs here counts little
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert done.returncode == 0, done.stderr
+    assert min(times) < 0.5
