@@ -102,3 +102,14 @@ def test_a_patch_that_lasts_for_ever_keeps_no_model_alive_through_the_hook() -> 
     del model, patched
     gc.collect()
     assert gone() is None
+
+
+def test_a_model_that_is_gone_does_not_disturb_the_optimisers_of_others() -> None:
+    import gc
+
+    heated(make())  # never undone
+    gc.collect()
+    model = make()
+    with heated(model) as patched:
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        assert patched.steps.step == 1

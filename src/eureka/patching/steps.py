@@ -50,9 +50,7 @@ class Steps:
             self._hook = None
 
     def _optimiser_stepped(self, optimiser: Optimizer, *_: Any) -> None:
-        if self._model() is None:
-            self._release()
-        elif followed(self._leader, optimiser, self._model()):
+        if followed(self._leader, optimiser, self._model()):
             self._leader = weakref.ref(optimiser)
             self.step += 1
             self._tell()
