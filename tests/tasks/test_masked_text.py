@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from eureka.data import CATALOGUE, bpe, located
+from eureka.tasks import Batch
 from eureka.tasks.masked_text import MASK, MaskedText
 from eureka.tasks.sequence import IGNORED
 from eureka.tasks.text_levels import Statistics
@@ -133,29 +134,33 @@ def test_the_level_where_a_token_is_seen_is_that_of_bayes(task: MaskedText) -> N
 
 
 def test_levels_fall_and_smoothing_raises_them(task: MaskedText) -> None:
-    unigram, bigram = task.levels()
-    assert bigram.loss < unigram.loss
-    assert bigram.accuracy > unigram.accuracy
-    assert all(smooth.loss > plain.loss for smooth, plain in zip(task.levels(0.1), (unigram, bigram), strict=True))
+    plain, smooth = task.levels(), task.levels(0.1)
+    assert [level.loss for level in plain] == sorted((level.loss for level in plain), reverse=True)
+    assert [level.accuracy for level in plain] == sorted(level.accuracy for level in plain)
+    assert all(after.loss > before.loss for before, after in zip(plain, smooth, strict=True))
 
 
-def test_a_predictor_that_knows_frequencies_sits_at_the_level(task: MaskedText) -> None:
+def test_predictors_that_know_frequencies_and_the_place_sit_at_the_levels(task: MaskedText) -> None:
     batch = task.sample(4_000, Generator().manual_seed(2), "validation")
     statistics = Statistics(task.rows["train"], task.rows["validation"], task.classes)
     f, V = statistics.frequency, task.classes
     outputs = f.log().clamp_min(-60).repeat(4_000, 32, 1).float()
+    check(task, batch, outputs, 0)
     seen = torch.diag(f) + f / (V - 1)
     visible = batch.inputs != MASK
     outputs[visible] = (seen / seen.sum(1, keepdim=True)).log().clamp_min(-60).float()[batch.inputs[visible]]
-    level = task.levels()[0]
-    assert task.loss(outputs, batch).item() == pytest.approx(level.loss, rel=0.02)
-    assert task.accuracy(outputs, batch).item() == pytest.approx(level.accuracy, abs=0.015)
+    check(task, batch, outputs, 1)
+
+
+def check(task: MaskedText, batch: Batch, outputs: Tensor, level: int) -> None:
+    assert task.loss(outputs, batch).item() == pytest.approx(task.levels()[level].loss, rel=0.02)
+    assert task.accuracy(outputs, batch).item() == pytest.approx(task.levels()[level].accuracy, abs=0.015)
 
 
 def test_the_real_corpus_has_a_plateau_well_above_its_pairs() -> None:
     if located(CATALOGUE["moby_dick"]) is None:
         pytest.skip("moby_dick is not in the cache; `eureka data fetch moby_dick` brings it")
     bpe.encoded_corpus.cache_clear()
-    unigram, bigram = MaskedText(corpus="moby_dick", vocabulary=500).levels()
+    unigram, _, bigram = MaskedText(corpus="moby_dick", vocabulary=500).levels()
     assert 4 < unigram.loss < 6
     assert bigram.loss < unigram.loss - 0.5

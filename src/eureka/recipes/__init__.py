@@ -2,6 +2,7 @@
 
 tiles, digits   nothing to download, a minute a run
 small/*         one setting for every task at the scale of one core
+hf/*            Hugging Face's own models, patched; needs transformers
 qds/*           the independent re-run of the paper's main task, in 8 tokens
 paper/*         as the paper ran it; needs a graphics card
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from eureka.errors import UnknownNameError
 from eureka.experiment import RunConfig
 from eureka.recipes.first import FIRST
+from eureka.recipes.hf import HF
 from eureka.recipes.paper import PAPER
 from eureka.recipes.qds import QDS
 from eureka.recipes.recipe import Recipe
@@ -18,7 +20,7 @@ from eureka.recipes.small import SMALL
 
 __all__ = ["RECIPES", "Recipe", "recipe"]
 
-RECIPES: dict[str, Recipe] = FIRST.recipes | SMALL.recipes | QDS.recipes | PAPER.recipes
+RECIPES: dict[str, Recipe] = FIRST.recipes | SMALL.recipes | HF.recipes | QDS.recipes | PAPER.recipes
 
 
 def recipe(name: str) -> RunConfig:

@@ -33,7 +33,10 @@ def _pictures(task: str, model: dict[str, Any] | None = None, grey: bool = True,
 
 def _sequence(task: dict[str, Any], model: dict[str, Any], training: dict[str, Any]) -> RunConfig:
     return run_config(
-        task=task, model={"name": "decoder", **model}, attention={"name": "softmax"}, training={"early_stop": True, **training}
+        task=task,
+        model={"name": "decoder", **model},
+        attention={"name": "softmax"},
+        training={"early_stop": True, "validation_samples": 256, "log_every": 50, **training},
     )
 
 
@@ -110,23 +113,19 @@ def chain_digits() -> RunConfig:
 @SMALL.add(parameters=54_417, minutes=3)
 def window_sum() -> RunConfig:
     """sums over a moving window: which numbers to add is the hidden step"""
-    return _sequence(
-        {"name": "window_sum"}, {"depth": 1, "heads": 1}, {"steps": 3000, "lr": 1e-3, "warmup": 50, "batch_size": 64}
-    )
+    return _sequence({"name": "window_sum"}, {"depth": 1, "heads": 1}, {"steps": 2000, "lr": 1e-3, "warmup": 50})
 
 
 @SMALL.add(parameters=54_417, minutes=3)
 def prefix_sum() -> RunConfig:
     """sums of all numbers so far"""
-    return _sequence(
-        {"name": "prefix_sum"}, {"depth": 1, "heads": 1}, {"steps": 3000, "lr": 1e-3, "warmup": 50, "batch_size": 64}
-    )
+    return _sequence({"name": "prefix_sum"}, {"depth": 1, "heads": 1}, {"steps": 2000, "lr": 1e-3, "warmup": 50})
 
 
 @SMALL.add(parameters=111_424, minutes=3)
 def induction() -> RunConfig:
     """repeated random tokens: find, then copy"""
-    return _sequence({"name": "induction"}, {"depth": 2, "heads": 1}, {"steps": 3000, "lr": 1e-3, "batch_size": 64})
+    return _sequence({"name": "induction"}, {"depth": 2, "heads": 1}, {"steps": 3000, "lr": 1e-4, "batch_size": 64})
 
 
 @SMALL.add(parameters=152_577, minutes=3)

@@ -11,7 +11,7 @@ from torch import Generator
 from eureka.data import encoded_corpus
 from eureka.tasks.sequence import IGNORED, SequenceTask
 from eureka.tasks.task import Batch, Level, Split
-from eureka.tasks.text_levels import Statistics
+from eureka.tasks.text_levels import Score, Statistics
 
 Count = Annotated[int, Field(ge=2)]
 MASK = 0
@@ -49,16 +49,23 @@ class MaskedText(SequenceTask):
         return Batch(shown, tokens.masked_fill(~asked, IGNORED), {"hidden": (shown == MASK).long(), "token": tokens})
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
-        """How well the validation text is known by who knows only how frequent each token is, or also what precedes it.
+        """How well the validation text is known by who knows how frequent each token is; also what stands there; also before it.
 
-        The first is the unigram entropy where a token is hidden; where it is not, the token itself tells what it may be. The
-        second has the word before in place of the frequency. It is no floor, for nobody knows that of a language: it is the
-        nearest level that cannot be had without looking at another token. Frequencies are counted in the training text (plus
+        The first is the unigram entropy. The second looks at the place itself: where a token is not hidden, it tells what it may
+        be. The third has the token before in place of the frequency. It is no floor, for nobody knows that of a language: it is
+        the nearest level that cannot be had without looking at another token. Frequencies are counted in the training text (plus
         one each), pairs smoothed after Witten & Bell 1991; neither has anything to tune.
         """
         text = Statistics(self.rows["train"], self.rows["validation"], self.classes, label_smoothing)
-        seen_loss, seen_accuracy = text.seen(REPLACED / (REPLACED + LEFT))
+        unigram, bigram, seen = text.unigram(), text.bigram(), text.seen(REPLACED / (REPLACED + LEFT))
         return [
-            Level(knows, HIDDEN * loss + (1 - HIDDEN) * seen_loss, HIDDEN * accuracy + (1 - HIDDEN) * seen_accuracy)
-            for knows, (loss, accuracy) in (("how frequent a token is", text.unigram()), ("the token before", text.bigram()))
+            Level("how frequent a token is", *unigram),
+            Level("the token itself where it is shown", *_mixed(unigram, seen)),
+            Level("the token before", *_mixed(bigram, seen)),
         ]
+
+
+def _mixed(hidden: Score, seen: Score) -> Score:
+    """Loss and accuracy over all that is asked for, hidden or not."""
+    loss, accuracy = (HIDDEN * h + (1 - HIDDEN) * s for h, s in zip(hidden, seen, strict=True))
+    return loss, accuracy
