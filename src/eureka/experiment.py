@@ -151,6 +151,10 @@ def build(config: RunConfig) -> tuple[Any, Any]:
         vocabulary=task.vocabulary,
         per_token=task.per_token,
     )
+    if getattr(model, "patched_from_outside", False):
+        from eureka.patching.patch import patch
+
+        patch(model, lambda site: make(heads=site.heads, head_dim=site.head_dim), follow=False)  # the loop tells the step
     return task, model
 
 

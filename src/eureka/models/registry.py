@@ -26,6 +26,18 @@ MODELS = Registry(
             source="Radford et al. 2019",
         ),
         Entry(
+            name="hf_roberta",
+            target="eureka.models.hugging_face:Roberta",
+            summary="RoBERTa of transformers from a small random config, patched",
+            source="Liu et al. 2019",
+        ),
+        Entry(
+            name="hf_gpt2",
+            target="eureka.models.hugging_face:GPT2",
+            summary="GPT-2 of transformers from a small random config, patched",
+            source="Radford et al. 2019",
+        ),
+        Entry(
             name="resnet9",
             target="eureka.models.resnet:ResNet",
             summary="convolutional network with one block a stage; no attention, no plateau",

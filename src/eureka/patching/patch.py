@@ -29,6 +29,7 @@ def patch(
     settings: Mapping[str, Any] | None = None,
     total_steps: int | None = None,
     sites: Sequence[str] = (),
+    follow: bool = True,
 ) -> Patched:
     """Let a model attend through an operator: all of it, or the sites that `layers` names.
 
@@ -37,6 +38,7 @@ def patch(
     layers       an index, a pattern of module names, a function of the site, or several of them
     settings     settings of a named operator
     total_steps  the length of training, for operators with a schedule
+    follow       let schedules advance with the optimiser that trains the model; without it somebody has to tell the step
     sites        names of modules whose forward reaches F.scaled_dot_product_attention in a way that their code does not show
 
     >>> from torch import nn
@@ -51,13 +53,13 @@ def patch(
     chosen = _chosen(model, found, operator, layers)
     make = _maker(settings, total_steps)
     _check_nesting(found, [site for site, _ in chosen])
-    return Patched(model, [(site, make(fix, site)) for site, fix in chosen])
+    return Patched(model, [(site, make(fix, site)) for site, fix in chosen], follow=follow)
 
 
 class Patched:
     """A patch in force. Undo it with `undo()` or by leaving the `with` block."""
 
-    def __init__(self, model: nn.Module, placed: Sequence[tuple[Site, Operator]]) -> None:
+    def __init__(self, model: nn.Module, placed: Sequence[tuple[Site, Operator]], *, follow: bool = True) -> None:
         self.model, self.sites, self._token = model, [site for site, _ in placed], uuid.uuid4().hex
         self._operators = [operator for _, operator in placed]
         _check_parallel(model, self._operators)
@@ -68,7 +70,7 @@ class Patched:
         except BaseException:
             self._remove()
             raise
-        self.steps = Steps(model, self._operators)
+        self.steps = Steps(model, self._operators, follow=follow)
         self.active = True
 
     def undo(self) -> None:

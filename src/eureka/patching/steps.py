@@ -19,13 +19,13 @@ class Steps:
     count double. Counting by hand takes over from it.
     """
 
-    def __init__(self, model: nn.Module, operators: Sequence[Operator]) -> None:
+    def __init__(self, model: nn.Module, operators: Sequence[Operator], *, follow: bool = True) -> None:
         self.step = self._start = self._by_hand = 0
         self._operators = list(operators)
         self._model = weakref.ref(model)
         self._leader: weakref.ref[Optimizer] | None = None
         scheduled = any(type(operator).advance is not Operator.advance for operator in self._operators)
-        self._hook = register_optimizer_step_post_hook(self._optimiser_stepped) if scheduled else None
+        self._hook = register_optimizer_step_post_hook(self._optimiser_stepped) if scheduled and follow else None
         self.set(0)
 
     def set(self, step: int) -> None:

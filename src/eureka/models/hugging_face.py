@@ -1,0 +1,102 @@
+"""Hugging Face's own RoBERTa and GPT-2 from small random configs, on our tasks; their attention is swapped from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from eureka.errors import MissingExtraError, RequestError
+from eureka.models.transformer import Positive, Ratio
+
+OWN = 2
+"""Numbers that RoBERTa keeps for itself: 1 is padding, whose word and position it does not learn."""
+
+
+class HuggingFace(nn.Module):
+    """A bare model of transformers between an embedding of our tokens or features and a linear head; an answer at every token."""
+
+    patched_from_outside = True
+    """It makes its own attention; whoever builds it puts the operators in."""
+    token_shift = 0
+
+    def __init__(
+        self, input_shape: tuple[int, ...], classes: int, vocabulary: int | None, per_token: bool, body: Any, dim: int
+    ) -> None:
+        super().__init__()
+        if not per_token:
+            raise RequestError(
+                "this model answers at every token; the task asks for one answer a sample. Try model.name=encoder."
+            )
+        self.body = body
+        self.project = None if vocabulary else nn.Linear(input_shape[1], dim)
+        self.head = nn.Linear(dim, classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        given = {"input_ids": inputs + self.token_shift} if self.project is None else {"inputs_embeds": self.project(inputs)}
+        return self.head(self.body(**given).last_hidden_state)  # type: ignore[no-any-return]
+
+
+class Roberta(HuggingFace):
+    """RobertaModel."""
+
+    token_shift = OWN
+
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        classes: int,
+        vocabulary: int | None = None,
+        per_token: bool = False,
+        *,
+        dim: Positive = 64,
+        depth: Positive = 3,
+        heads: Positive = 2,
+        mlp_ratio: Ratio = 4.0,
+    ) -> None:
+        sizes = {"hidden_size": dim, "num_hidden_layers": depth, "num_attention_heads": heads}
+        rest = {"intermediate_size": round(dim * mlp_ratio), "vocab_size": (vocabulary or 1) + OWN}
+        dropouts = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+        config, model = _classes("Roberta")
+        made = config(max_position_embeddings=input_shape[0] + OWN, **_checked(sizes), **rest, **dropouts)
+        super().__init__(input_shape, classes, vocabulary, per_token, model(made, add_pooling_layer=False), dim)
+
+
+class GPT2(HuggingFace):
+    """GPT2Model."""
+
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        classes: int,
+        vocabulary: int | None = None,
+        per_token: bool = False,
+        *,
+        dim: Positive = 64,
+        depth: Positive = 2,
+        heads: Positive = 2,
+        mlp_ratio: Ratio = 4.0,
+    ) -> None:
+        sizes = {"n_embd": dim, "n_layer": depth, "n_head": heads, "n_inner": round(dim * mlp_ratio)}
+        dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+        ids = dict.fromkeys(("bos_token_id", "eos_token_id"))
+        config, model = _classes("GPT2")
+        made = config(
+            vocab_size=vocabulary or 1, n_positions=input_shape[0], use_cache=False, **_checked(sizes), **dropouts, **ids
+        )
+        super().__init__(input_shape, classes, vocabulary, per_token, model(made), dim)
+
+
+def _classes(family: str) -> tuple[Any, Any]:
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtraError("transformers", "hf") from None
+    return getattr(transformers, f"{family}Config"), getattr(transformers, f"{family}Model")
+
+
+def _checked(sizes: dict[str, int]) -> dict[str, int]:
+    dim, _, heads, *_ = sizes.values()
+    if dim % heads:
+        raise RequestError(f"model.dim ({dim}) must be a multiple of model.heads ({heads}).")
+    return sizes
