@@ -46,10 +46,10 @@ def main() -> RunConfig:
     return _pictures("main")
 
 
-@SMALL.add(parameters=308_538, minutes=5)
+@SMALL.add(parameters=77_858, minutes=5)
 def main_resnet9() -> RunConfig:
     """the same with a narrow convolutional network, which has no plateau"""
-    return _pictures("main", {"name": "resnet9", "width": 16, "stem": "small"})
+    return _pictures("main", {"name": "resnet9", "width": 8, "stem": "small"})
 
 
 @SMALL.add(parameters=71_690, minutes=5)
