@@ -86,19 +86,11 @@ def _model(name: str) -> Any:
     except ImportError:
         raise MissingExtraError("transformers", "hf") from None
     torch.manual_seed(0)
+    library: Any = transformers
     if name == "gpt2":
-        sizes: dict[str, Any] = {
-            "n_embd": DIM,
-            "n_layer": DEPTH,
-            "n_head": HEADS,
-            "n_positions": TOKENS,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-        }
-        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=WORDS, **sizes))
-    else:
-        sizes = {"hidden_size": DIM, "num_hidden_layers": DEPTH, "num_attention_heads": HEADS, "intermediate_size": 4 * DIM}
-        model = transformers.RobertaForMaskedLM(
-            transformers.RobertaConfig(vocab_size=WORDS, max_position_embeddings=TOKENS + 2, **sizes)
-        )
-    return model.train()
+        sizes = {"n_embd": DIM, "n_layer": DEPTH, "n_head": HEADS, "n_positions": TOKENS, "bos_token_id": 1, "eos_token_id": 2}
+        return library.GPT2LMHeadModel(library.GPT2Config(vocab_size=WORDS, **sizes)).train()
+    sizes = {"hidden_size": DIM, "num_hidden_layers": DEPTH, "num_attention_heads": HEADS, "intermediate_size": 4 * DIM}
+    return library.RobertaForMaskedLM(
+        library.RobertaConfig(vocab_size=WORDS, max_position_embeddings=TOKENS + 2, **sizes)
+    ).train()
