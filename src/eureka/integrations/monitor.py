@@ -125,4 +125,4 @@ def _restored(value: Any) -> Any:
         if "array" in value:
             return np.array(value["array"])
         return Fall(**value["fall"]) if "fall" in value else float(value["number"])
-    return list(value) if isinstance(value, list) else value
+    return [_restored(each) for each in value] if isinstance(value, list) else value

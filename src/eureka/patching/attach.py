@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
@@ -44,6 +45,14 @@ def detach(module: nn.Module, slot: str, token: str | None = None) -> None:
     settle(module, slot)
     if SEATS not in module.__dict__ and base_class(module) is not type(module):
         module.__class__ = base_class(module)
+
+
+def detach_all(model: nn.Module, sites: Sequence[Site], token: str) -> None:
+    """Take away everything that was put into a model under this token."""
+    for site in sites:
+        detach(site.module, site.slot, token)
+    for module in model.modules():
+        switch_back(module, token)
 
 
 def _swap(site: Site) -> None:
@@ -90,7 +99,7 @@ def switch_back(module: nn.Module, token: str | None = None) -> None:
         del module.__dict__[SWITCHES]
 
 
-def switch_for(model: nn.Module, sites: list[Site], token: str) -> None:
+def switch_for(model: nn.Module, sites: Sequence[Site], token: str) -> None:
     """Turn off what would pass these sites by: fused layers of torch.nn, unfused attention of timm."""
     patched = {id(site.module) for site in sites}
     for module in model.modules():

@@ -12,7 +12,7 @@ from torch import nn
 
 from eureka.attention.operator import Operator, make_operator
 from eureka.errors import RequestError
-from eureka.patching.attach import attach, detach, switch_back, switch_for
+from eureka.patching.attach import attach, detach, detach_all, switch_back, switch_for
 from eureka.patching.choose import Layers, choose
 from eureka.patching.seat import SEATS
 from eureka.patching.sites import Found, Site, find_sites
@@ -97,10 +97,7 @@ class Patched:
         self.steps.set(int(state["step"]))
 
     def _remove(self) -> None:
-        for site in self.sites:
-            detach(site.module, site.slot, self._token)
-        for module in self.model.modules():
-            switch_back(module, self._token)
+        detach_all(self.model, self.sites, self._token)
 
     def __enter__(self) -> Patched:
         return self

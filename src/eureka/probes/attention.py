@@ -15,14 +15,15 @@ from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from eureka.errors import RequestError, WorkError
-from eureka.patching.attach import attach, detach, switch_back, switch_for
-from eureka.patching.choose import Layers, choose
+from eureka.patching.attach import attach, detach_all, switch_for
+from eureka.patching.choose import Layers
 from eureka.patching.seat import Seen
-from eureka.patching.sites import Site, find_sites
+from eureka.patching.sites import Site
 from eureka.patching.steps import followed
 from eureka.probes.measures import measure
 from eureka.probes.projections import projections
 from eureka.probes.record import ProbeRecord, SiteRecord, gradient_ratio
+from eureka.probes.watching import sites_of
 
 
 class AttentionProbe:
@@ -57,10 +58,7 @@ class AttentionProbe:
         if every < 1:
             raise RequestError(f"a probe measures every 1 step or more, not every {every}.")
         self.model, self.every, self.samples, self.on_record = model, every, samples, on_record
-        found = find_sites(model)
-        if not found.sites:
-            raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
-        self.sites = choose(found.sites, layers)
+        self.sites = sites_of(model, layers)
         self._projections = [projections(site) for site in self.sites]
         self.records: list[ProbeRecord] = []
         self.steps = 0
@@ -158,10 +156,7 @@ class AttentionProbe:
     def _detach(self) -> None:
         if self._attached:
             self._attached = False
-            for site in self.sites:
-                detach(site.module, site.slot, self._token)
-            for module in self.model.modules():
-                switch_back(module, self._token)
+            detach_all(self.model, self.sites, self._token)
 
     def _release(self) -> None:
         if self._hook is not None:

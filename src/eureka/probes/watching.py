@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from eureka.attention.operator import Operator
 from eureka.attention.softmax import Softmax
 from eureka.errors import RequestError
-from eureka.patching.attach import attach, detach, switch_back, switch_for
+from eureka.patching.attach import attach, detach_all, switch_for
 from eureka.patching.choose import Layers, choose
 from eureka.patching.seat import Seen
 from eureka.patching.sites import Site, find_sites
@@ -38,10 +38,7 @@ def watching(model: nn.Module, sites: list[Site]) -> Iterator[dict[int, list[See
         switch_for(model, sites, token)
         yield kept
     finally:
-        for site in sites:
-            detach(site.module, site.slot, token)
-        for module in model.modules():
-            switch_back(module, token)
+        detach_all(model, sites, token)
 
 
 def _keep(kept: list[Seen], seen: Seen) -> None:
