@@ -21,10 +21,12 @@ from eureka.curves.score import Score
 from eureka.curves.synthetic import Planted, Setting, makers, plant
 from eureka.errors import MissingExtraError
 
-PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+PENALTIES = (10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 """In units of the variance of the noise."""
-POINTS = 400
+POINTS = 1000
 """ruptures sees a curve averaged to so many points: its exact searches grow with the square of their number."""
+MARGIN = 1.0
+"""How far from the truth a report may be, in lengths of the drop: a wide margin, for a change point is not the steepest step."""
 LONG = 1_000_000
 
 
@@ -51,13 +53,13 @@ def searches() -> dict[str, Search]:
         raise MissingExtraError("ruptures", "dev") from None
 
     def pelt(y: Array, penalty: float) -> list[int]:
-        return list(ruptures.Pelt(model="l2", min_size=3, jump=1).fit(y).predict(pen=penalty))
+        return list(ruptures.Pelt(model="l2").fit(y).predict(pen=penalty))
 
     def binary(y: Array, penalty: float) -> list[int]:
-        return list(ruptures.Binseg(model="l2", min_size=3, jump=1).fit(y).predict(pen=penalty))
+        return list(ruptures.Binseg(model="l2").fit(y).predict(pen=penalty))
 
     def kernel(y: Array, penalty: float) -> list[int]:
-        return list(ruptures.KernelCPD(kernel="linear", min_size=3).fit(y).predict(pen=penalty))
+        return list(ruptures.KernelCPD(kernel="rbf").fit(y).predict(pen=penalty))
 
     return {"ruptures Pelt": pelt, "ruptures Binseg": binary, "ruptures KernelCPD": kernel}
 
@@ -92,7 +94,7 @@ def _timed(find: Callable[[Planted], Sequence[EurekaMoment]], curves: Sequence[P
     found = [find(curve) for curve in curves]
     spent = time.process_time() - start
     for moments, curve in zip(found, curves, strict=True):
-        score.add(moments, curve)
+        score.add(moments, curve, MARGIN)
     return score, spent
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from eureka.curves.grid import Array
 
-WEIGHTS = np.array([2.817, 1.187, -4.591, 2.008, -1.082, 4.820, 1.107, 1.976])
-OFFSET = -12.048
+WEIGHTS = np.array([2.944, 1.283, -5.024, 1.916, -1.018, 5.102, 0.872, 2.050])
+OFFSET = -12.768
 
 
 def probability(features: Array, weights: Array = WEIGHTS, offset: float = OFFSET) -> float:

@@ -73,7 +73,9 @@ def divergence(sketch: Sketch) -> Planted:
     start, stop = sketch.rng.uniform(0.2, 0.5), sketch.rng.uniform(0.55, 0.8)
     width = sketch.log_uniform(0.002, 0.02)
     bump = np.tanh((sketch.t - start) / width) - np.tanh((sketch.t - stop) / (width * sketch.rng.uniform(0.5, 4.0)))
-    sketch.y = sketch.y + sketch.rng.uniform(0.3, 2.0) * 0.5 * bump
+    learned = float(np.interp(start, sketch.t, sketch.y) - np.interp(stop, sketch.t, sketch.y))
+    height = sketch.rng.uniform(0.3, 2.0) + 3.0 * learned  # else it comes back to something new, which would be a moment
+    sketch.y = sketch.y + height * 0.5 * bump
     return sketch.done("divergence")
 
 
