@@ -3,7 +3,9 @@
     python examples/roberta_masked_text.py                      # plain softmax
     python examples/roberta_masked_text.py --fix norm_softmax   # the same, with another attention
 
-The loss sits at the level of word frequencies first, and then leaves it. The callback tells when, and logs what attention does.
+With seed 0 and plain softmax the loss rests at 6.4, while attention is uniform and q and k get hardly any gradient, and ends at
+6.0 after 1,000 steps: still above the 5.8 of who knows only how frequent a word is. The callback tells of plateaus and leaps, and
+logs what attention does.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def told(event: Event) -> None:
 def main(arguments: list[str] | None = None) -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fix", default="softmax", help="the attention; `eureka fixes` lists what there is")
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
 
