@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from eureka.bench.regimes import HEADER, nearest_recipe, plateau, table
+from eureka.bench.regimes import HEADER, nearest_recipe, seen, table
 from eureka.experiment import RunConfig, run
 from eureka.recipes import recipe
 from eureka.runs import RunFolder
@@ -32,8 +33,17 @@ def test_the_nearest_recipe_is_the_one_that_differs_least() -> None:
     assert nearest_recipe(config.model_dump(mode="json")) == ("small/chain_digits", {"training.lr": 7e-4})
 
 
-def test_the_plateau_is_what_came_just_before_the_leap() -> None:
-    metrics = [{"step": step, "validation_loss": loss} for step, loss in zip(range(1, 9), (9, 5, 3, 2, 2, 2, 0, 0), strict=True)]
-    assert plateau(metrics, {"moments": [{"onset": 6}], "steps": 8}) == pytest.approx(2)
-    assert plateau(metrics[:6], {"moments": [], "steps": 6}) == pytest.approx(2)
-    assert plateau([], {"moments": [], "steps": 6}) is None
+def test_plateau_and_fall_are_the_detector_s() -> None:
+    t = np.arange(0, 2_000, 20)
+    losses = 0.6 - 0.55 / (1 + np.exp(-(t - 1_200) / 30)) + 0.002 * np.random.default_rng(0).standard_normal(len(t))
+    metrics = [{"step": int(step), "validation_loss": float(loss)} for step, loss in zip(t, losses, strict=True)]
+    level, steepest = seen(metrics, True)
+    assert level == pytest.approx(0.6, abs=0.02)
+    assert steepest == pytest.approx(1_200, abs=40)
+
+
+def test_without_a_fall_the_plateau_is_the_second_half_unless_the_run_leapt_gradually() -> None:
+    metrics = [{"step": step, "validation_loss": loss} for step, loss in zip(range(1, 7), (9.0, 5, 3, 2, 2, 2), strict=True)]
+    assert seen(metrics, False) == (2, None)
+    assert seen(metrics, True) == (None, None)
+    assert seen([], False) == (None, None)

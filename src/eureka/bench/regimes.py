@@ -8,11 +8,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from eureka.curves.detector import detect
 from eureka.errors import RequestError
 from eureka.recipes import RECIPES
 from eureka.runs import Record, RunFolder, find_runs
 
-HEADER = ("recipe", "fix", "changed", "seed", "plateau", "theory", "leap at step", "steps", "accuracy", "seconds")
+HEADER = ("recipe", "fix", "changed", "seed", "theory", "plateau", "steepest", "leap at step", "steps", "accuracy", "seconds")
 NOT_A_CHANGE = {"training.seed", "attention.name"}  # they have columns of their own
 
 
@@ -31,7 +32,7 @@ def nearest_recipe(config: Record) -> tuple[str, dict[str, Any]]:
     for recipe in same_task:
         standard = flat(recipe.make().model_dump(mode="json"))
         changed[recipe.name] = {key: value for key, value in given.items() if standard.get(key, value) != value}
-    name = min(changed, key=lambda name: len(changed[name]))
+    name = min(changed, key=lambda name: ("model.name" in changed[name], len(changed[name])))
     return name, {key: value for key, value in changed[name].items() if key not in NOT_A_CHANGE}
 
 
@@ -43,13 +44,15 @@ def row(run: RunFolder) -> list[str] | None:
     name, changed = nearest_recipe(config)
     shown = ", ".join(f"{key.removeprefix('training.')}={value}" for key, value in changed.items())
     leaps = ", ".join(f"{moment['step']:,}" for moment in result["moments"])
+    level, steepest = seen(run.metrics(), bool(leaps))
     return [
         name,
         config["attention"]["name"],
         shown or "–",
         str(config["training"]["seed"]),
-        _number(plateau(run.metrics(), result)),
         _number(run.levels()[0]["loss"] if run.levels() else None),
+        _number(level),
+        "–" if steepest is None else f"{steepest:,.0f}",
         leaps or "none",
         f"{result['steps']:,}",
         _number(result["final_accuracy"]),
@@ -57,11 +60,17 @@ def row(run: RunFolder) -> list[str] | None:
     ]
 
 
-def plateau(metrics: Sequence[Record], result: Record) -> float | None:
-    """The median validation loss of the second half of the way to the first leap, or of the whole run when there was none."""
-    end = result["moments"][0]["onset"] if result["moments"] else result["steps"]
-    losses = [record["validation_loss"] for record in metrics if end / 2 <= record["step"] <= end]
-    return median(losses) if losses else None
+def seen(metrics: Sequence[Record], leapt: bool) -> tuple[float | None, float | None]:
+    """What the detector sees in the validation loss: the level of the last plateau that ended, and where the fall is steepest.
+
+    Without a fall and without a leap the run is one long plateau: the median of its second half. A leap without a plateau that
+    the detector would call one has neither.
+    """
+    losses = [record["validation_loss"] for record in metrics]
+    falls = detect(losses, [record["step"] for record in metrics]) if len(losses) > 2 else []
+    if falls:
+        return falls[-1].plateau.level, falls[-1].steepest
+    return (None if leapt or not losses else median(losses[len(losses) // 2 :])), None
 
 
 def _number(value: float | None) -> str:

@@ -20,7 +20,7 @@ class Recipe:
     parameters: int
     """of the model; recorded, because counting them needs the data, and tested to be right"""
     minutes: float | None
-    """of one run on one core, as measured; None where it needs a graphics card"""
+    """roughly, of one run on one core (docs/regimes.md has what was measured); None where it needs a graphics card"""
 
     @property
     def summary(self) -> str:

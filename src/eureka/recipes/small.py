@@ -110,31 +110,31 @@ def chain_digits() -> RunConfig:
     )
 
 
-@SMALL.add(parameters=54_417, minutes=3)
+@SMALL.add(parameters=54_417, minutes=2.5)
 def window_sum() -> RunConfig:
     """sums over a moving window: which numbers to add is the hidden step"""
     return _sequence({"name": "window_sum"}, {"depth": 1, "heads": 1}, {"steps": 2000, "lr": 1e-3, "warmup": 50})
 
 
-@SMALL.add(parameters=54_417, minutes=3)
+@SMALL.add(parameters=54_417, minutes=1.5)
 def prefix_sum() -> RunConfig:
     """sums of all numbers so far"""
     return _sequence({"name": "prefix_sum"}, {"depth": 1, "heads": 1}, {"steps": 2000, "lr": 1e-3, "warmup": 50})
 
 
-@SMALL.add(parameters=111_424, minutes=3)
+@SMALL.add(parameters=111_424, minutes=2.5)
 def induction() -> RunConfig:
     """repeated random tokens: find, then copy"""
     return _sequence({"name": "induction"}, {"depth": 2, "heads": 1}, {"steps": 3000, "lr": 1e-4, "batch_size": 64})
 
 
-@SMALL.add(parameters=152_577, minutes=3)
+@SMALL.add(parameters=152_577, minutes=2.5)
 def regression() -> RunConfig:
     """linear regression in the context"""
     return _sequence({"name": "regression"}, {"depth": 3}, {"steps": 4000, "lr": 1e-3, "batch_size": 64})
 
 
-@SMALL.add(parameters=105_376, minutes=3)
+@SMALL.add(parameters=105_376, minutes=1.5)
 def classification() -> RunConfig:
     """labels of new items from the context"""
     return _sequence({"name": "classification"}, {"depth": 2, "heads": 1}, {"steps": 4000, "lr": 1e-3, "batch_size": 128})
