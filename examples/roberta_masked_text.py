@@ -3,9 +3,9 @@
     python examples/roberta_masked_text.py                      # plain softmax
     python examples/roberta_masked_text.py --fix norm_softmax   # the same, with another attention
 
-With seed 0 and plain softmax the loss rests at 6.4, while attention is uniform and q and k get hardly any gradient, and ends at
-6.0 after 1,000 steps: still above the 5.8 of who knows only how frequent a word is. The callback tells of plateaus and leaps, and
-logs what attention does.
+At this size the loss comes to rest while attention is uniform and q and k get hardly any gradient, above the level of who knows
+only how frequent a word is; expect no leap within the default steps. The callback tells of plateaus and leaps, and logs what
+attention does.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from eureka.experiment import RunConfig, RunResult, run, run_config
     from eureka.patching.patch import patch
     from eureka.probes.attention import AttentionProbe
+    from eureka.probes.linear import linear_probes
+    from eureka.probes.regions import attention_to
     from eureka.recipes import recipe
     from eureka.report.write import write_report
 
@@ -36,8 +38,10 @@ __all__ = [
     "RequestError",
     "RunConfig",
     "RunResult",
+    "attention_to",
     "detect",
     "find_plateaus",
+    "linear_probes",
     "make_operator",
     "patch",
     "read_curve",
@@ -54,7 +58,9 @@ __getattr__, __dir__ = lazy(
         "EurekaMoment": "eureka.curves.moment",
         "OnlineDetector": "eureka.curves.online",
         "detect": "eureka.curves.detector",
+        "attention_to": "eureka.probes.regions",
         "find_plateaus": "eureka.curves.plateaus",
+        "linear_probes": "eureka.probes.linear",
         "patch": "eureka.patching.patch",
         "read_curve": "eureka.curves.readers",
         "recipe": "eureka.recipes",
