@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eureka.attention.mask import Bias, Causal, Mask, NoMask, visible_keys
+from eureka.attention.rowwise import laid_like
 
 Beta = float | Tensor
 """An inverse temperature: one number, or a tensor broadcastable to (B, H, Q, 1)."""
@@ -16,7 +17,7 @@ Beta = float | Tensor
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, beta: Beta, mask: Mask, dropout: float = 0.0) -> Tensor:
     """softmax(β·q·k)·v. A number costs nothing; a tensor costs one pass over q, in the wider type and rounded once."""
     if isinstance(beta, Tensor):
-        q, beta = (q * beta).to(k.dtype), 1.0
+        q, beta = (q * laid_like(beta, q)).to(k.dtype), 1.0
     return F.scaled_dot_product_attention(
         q,
         k,

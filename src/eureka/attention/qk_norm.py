@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from eureka.attention.explicit import wide
 from eureka.attention.mask import Mask
 from eureka.attention.operator import SoftmaxFamily, per_head
-from eureka.attention.rowwise import call, dot, keep_for_backward, norm
+from eureka.attention.rowwise import call, dot, keep_for_backward, laid_like, norm
 from eureka.errors import RequestError
 
 SHORTEST = 1e-6
@@ -51,7 +51,7 @@ class Unit(Function):
     @staticmethod
     def forward(x: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor]:
         """x (B, H, N, D), gain (H, 1, 1) or None → (B, H, N, D), and the inverse lengths for backward."""
-        inverse = norm(wide(x)).clamp_min(SHORTEST).reciprocal()
+        inverse = laid_like(norm(wide(x)), x).clamp_min(SHORTEST).reciprocal()
         return (x * (inverse if gain is None else inverse * gain)).to(x.dtype), inverse
 
     @staticmethod
@@ -64,7 +64,7 @@ class Unit(Function):
         if h is None:
             return None, None
         inverse, x, gain = ctx.saved_tensors
-        along = dot(wide(h), wide(x)) * inverse
+        along = laid_like(dot(wide(h), wide(x)), x) * inverse
         factor = inverse if gain is None else inverse * gain
         # a vector under SHORTEST was divided by a constant: its length has no gradient
         pull = along * inverse * factor * (inverse < 1 / SHORTEST)
