@@ -81,6 +81,7 @@ def _check_plot(plot: Path | None) -> None:
 
 def _show(finding: Finding) -> None:
     """The verdict, the moments, and the curve, for people."""
+    from eureka.curves.finding import place
     from eureka.curves.picture import picture
 
     curve, out = finding.curve, sys.stdout.write
@@ -90,7 +91,7 @@ def _show(finding: Finding) -> None:
     if others:
         out(f"  also there: {', '.join(others[:12])}{', …' if len(others) > 12 else ''} (choose with --column)\n")
     for moment in finding.moments:
-        span = f"{moment.onset:,.6g} → {moment.steepest:,.6g} → {moment.end:,.6g}"
+        span = " → ".join(place(step) for step in (moment.onset, moment.steepest, moment.end))
         out(f"  {moment.kind:8}  {span}  loss {moment.before:.4g} → {moment.after:.4g}  confidence {moment.confidence:.2f}\n")
     for line in picture(curve.values, curve.steps, finding.moments, finding.plateaus):
         out(f"  {line}\n")

@@ -11,6 +11,15 @@ from eureka.curves.plateaus import find_plateaus
 from eureka.curves.readers import Curve
 
 
+def place(step: float) -> str:
+    """A step for people: whole where that is exact enough.
+
+    >>> place(5_999_849.3), place(84.25), place(0.01234567)
+    ('5,999,849', '84.25', '0.01235')
+    """
+    return f"{step:,.0f}" if abs(step) >= 1000 else f"{step:.4g}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """A curve with its plateaus and moments."""
@@ -25,13 +34,11 @@ class Finding:
         others = len(self.moments) - len(eurekas)
         aside = f" ({others} other drop{'s' if others > 1 else ''} explained)" if others else ""
         if eurekas:
-            steps = ", ".join(
-                f"{moment.steepest:,.4g}" if moment.steepest < 1 else f"{moment.steepest:,.0f}" for moment in eurekas
-            )
-            return f"{len(eurekas)} Eureka-moment{'s' if len(eurekas) > 1 else ''}, at {self.curve.step_name} {steps}{aside}"
-        if self.plateaus and self.plateaus[-1].end >= self.curve.steps.max() - 0.05 * float(
-            self.curve.steps.max() - self.curve.steps.min()
-        ):
+            where = ", ".join(place(moment.steepest) for moment in eurekas)
+            return f"{len(eurekas)} Eureka-moment{'s' if len(eurekas) > 1 else ''}, at {self.curve.step_name} {where}{aside}"
+        steps = self.curve.steps
+        late = float(steps.max() - 0.05 * (steps.max() - steps.min()))
+        if self.plateaus and self.plateaus[-1].end >= late:
             return f"no Eureka-moment; it is on a plateau at {self.plateaus[-1].level:.4g}{aside}"
         return f"no Eureka-moment{aside}"
 
