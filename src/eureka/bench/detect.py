@@ -27,7 +27,8 @@ POINTS = 1000
 """ruptures sees a curve averaged to so many points: its exact searches grow with the square of their number."""
 MARGIN = 1.0
 """How far from the truth a report may be, in lengths of the drop: a wide margin, for a change point is not the steepest step."""
-LONG = 1_000_000
+LONG, RAW = 1_000_000, 30_000
+"""Points of one long curve for us, and of one that the fastest of the others is given as it is."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ def planted(count: int, seed: int) -> list[Planted]:
     return [plant(kind, rng, Setting(noise=MODERATE)) for kind in makers() if kind not in BORDER for _ in range(count)]
 
 
-def changes(search: Search, curve: Planted, penalty: float) -> list[EurekaMoment]:
+def changes(search: Search, curve: Planted, penalty: float, points: int = POINTS) -> list[EurekaMoment]:
     """The changes to a lower level that a search reports, in the form of moments."""
-    grid = even_grid(*clean(curve.values, curve.steps), POINTS)
+    grid = even_grid(*clean(curve.values, curve.steps), points)
     y = grid.values
     noise = float(np.median(np.abs(np.diff(y)))) / (0.6745 * np.sqrt(2.0)) or 1e-12
     ends = search(y / noise, penalty)
@@ -138,6 +139,10 @@ def run(count: int = 10, seed: int = 31, progress: Callable[[str], None] | None 
         rows.append(_best(name, search, curves))
     say(f"eureka, {LONG:,} points")
     rows.append(_row("eureka, one long curve", *_timed(lambda curve: detect(curve.values, curve.steps), long), long))
+    raw, binary = [long_curve(RAW)], searches()["ruptures Binseg"]
+    rows.append(_row("eureka, one curve as it is", *_timed(lambda curve: detect(curve.values, curve.steps), raw), raw))
+    found = _timed(lambda curve: changes(binary, curve, 1e4, points=RAW), raw)
+    rows.append(_row("ruptures Binseg, one curve as it is", *found, raw))
     return rows
 
 
