@@ -143,3 +143,15 @@ def detect(
             for r in rows
         ],
     )
+
+
+@app.command()
+def patched(json: JsonOption = False) -> None:
+    """A training step of Hugging Face's RoBERTa and GPT-2, patched or probed, beside the same step without."""
+    from eureka.bench import patched as bench
+
+    rows = bench.run(progress=_say)
+    if json:
+        print_json({"rows": rows})
+    else:
+        print_table(["model", "padded", "with", "× unpatched"], [[_cell(value) for value in row.values()] for row in rows])
