@@ -20,8 +20,8 @@ from eureka.attention.variance import row_variance
 from eureka.errors import RequestError
 
 SHORT = 3
-"""Explicit weights are taken up to this many head dimensions of queries or keys. Measured on one core with head dimensions 32, 64 and
-128, forward and backward, in times of SDPA: at 2·D tokens explicit 1.2 to 1.4 and fused 1.5 to 1.6; at 3·D they are level; at
+"""Explicit weights are taken up to this many head dimensions of queries or keys. Measured on one core with head dimensions 32, 64
+and 128, forward and backward, in times of SDPA: at 2·D tokens explicit 1.2 to 1.4 and fused 1.5 to 1.6; at 3·D they are level; at
 4·D explicit 1.2 to 1.65 and fused 1.25 to 1.4. Their memory is then at most three times that of q."""
 
 
