@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from eureka.attention import FIXES, NoMask
+from eureka.attention import FIXES, Causal, NoMask
 from eureka.attention.operator import SoftmaxFamily
 
 SHAPES = {  # (B, H, Hk, Q, K, D)
@@ -140,7 +140,7 @@ def test_the_shapes_of_these_tests_take_both_paths(twin: Any) -> None:
         operator = twin.make(name, SHAPES[shape][1], SHAPES[shape][-1])
         assert isinstance(operator, SoftmaxFamily)
         q, k, _ = twin.inputs(SHAPES[shape], 1.0, torch.float64)
-        return operator.short(q, k)
+        return operator.short(q, k, Causal())
 
     assert (short("norm_softmax", "self"), short("norm_softmax", "long")) == (True, False)
     assert (short("temperature", "batch"), short("temperature", "long")) == (True, False)

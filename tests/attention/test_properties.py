@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from eureka.attention import FIXES, Bias, Causal, Dense, KeyPadding
+from eureka.attention import FIXES, Bias, Causal, Dense, KeyPadding, NoMask
 
 SUM_TO_ONE = [name for name in FIXES.names() if name not in ("softmax_plus_one", "sigmoid", "linear")]
 FEELS_A_SHIFT = ["softmax_plus_one", "sigmoid", "linear", "qk_norm", "qk_layernorm", "qr"]
@@ -89,7 +89,7 @@ def test_softmax_equals_sdpa_to_the_last_bit_on_the_fused_path(twin: Any, mask: 
     elif isinstance(kind, (Dense, Bias)):
         own = kind.visible if isinstance(kind, Dense) else kind.bias
     operator = twin.make("softmax", 4, 8)
-    assert not operator.short(*tensors[:2])
+    assert not operator.short(*tensors[:2], NoMask())
 
     def sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, own, is_causal=isinstance(kind, Causal), enable_gqa=True)

@@ -70,7 +70,7 @@ class SoftmaxFamily(Operator):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, dropout: float = 0.0) -> Tensor:
         mask = checked(q, k, v, mask)
-        if self.short(q, k):
+        if self.short(q, k, mask):
             return mix(self.weights(q, k, mask), v, dropout)
         q, k = self.prepare(q, k)
         return fused_attention(q, k, v, self.beta(q, k, mask), mask, dropout)
@@ -81,7 +81,7 @@ class SoftmaxFamily(Operator):
             q, k = self.prepare(q, k)
             return masked_softmax(logits_of(q, k) * self.beta(q, k, mask), mask)
 
-    def short(self, q: Tensor, k: Tensor) -> bool:
+    def short(self, q: Tensor, k: Tensor, mask: Mask) -> bool:
         """Whether the explicit weights are faster here than the fused kernel."""
         weights = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
         learning = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
