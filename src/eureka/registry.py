@@ -72,8 +72,12 @@ class Registry:
     def build(self, name: str, settings: Mapping[str, Any] | None = None, /, **context: Any) -> Any:
         """Make the thing: its settings, and of the context what its constructor asks for."""
         target = self.load(name)
-        wanted = {p.name for p in _parameters(target) if p.kind is not inspect.Parameter.KEYWORD_ONLY}
-        chosen = {key: value for key, value in context.items() if key in wanted}
+        wanted = [p for p in _parameters(target) if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        missing = [p.name for p in wanted if p.default is inspect.Parameter.empty and p.name not in context]
+        if missing:
+            given = ", ".join(f"{key}=…" for key in missing)
+            raise RequestError(f"{self.kind} {name!r} needs {' and '.join(missing)}, which is not known here; give {given}.")
+        chosen = {p.name: context[p.name] for p in wanted if p.name in context}
         return target(**chosen, **self.settings(name, settings))
 
     def model(self, name: str) -> type[BaseModel]:

@@ -182,6 +182,11 @@ def test_an_unknown_operator_names_the_nearest() -> None:
         make_operator("norm_sofmax")
 
 
+def test_an_operator_made_without_what_it_needs_to_know_says_what_that_is() -> None:
+    with pytest.raises(RequestError, match=r"^fix 'qk_norm' needs heads, which is not known here; give heads=….$"):
+        make_operator("qk_norm")
+
+
 def test_ssmax_counts_only_visible_keys(twin: Any) -> None:
     q, k, _ = qkv()
     beta = twin.make("ssmax", 2, 4).beta(q, k, Causal())

@@ -292,7 +292,9 @@ def test_wrong_requests_are_told_in_one_sentence_and_change_nothing() -> None:
         eureka.patch(model, "norm_softmax", settings={"statistik": "var"})
     with pytest.raises(RequestError, match="has its own"):
         eureka.patch(model, NormSoftmax(), settings={"statistic": "var"})
-    with pytest.raises(RequestError, match=r"'heat_treatment' cannot be made for 0 .*total_steps"):
+    with pytest.raises(
+        RequestError, match=r"^fix 'heat_treatment' needs total_steps, which is not known here; give total_steps=….$"
+    ):
         eureka.patch(model, "heat_treatment")
     with pytest.raises(RequestError, match="an operator or the name of one is expected, not 3"):
         eureka.patch(model, 3)  # type: ignore[arg-type]

@@ -158,12 +158,7 @@ def _maker(settings: Mapping[str, Any] | None, total_steps: int | None) -> Calla
                 raise RequestError(f"an operator or the name of one is expected, not {fix!r}.")
             return make(fix(site), site)
         context = {"heads": site.heads, "head_dim": site.head_dim, "total_steps": total_steps}
-        known = {key: value for key, value in context.items() if value is not None}
-        try:
-            return make_operator(fix, settings, **known)
-        except TypeError as error:
-            missing = ", ".join(sorted(set(context) - set(known)))
-            raise RequestError(f"{fix!r} cannot be made for {site.name} ({error}); not known here: {missing}.") from None
+        return make_operator(fix, settings, **{key: value for key, value in context.items() if value is not None})
 
     return make
 
