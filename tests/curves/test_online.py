@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from eureka.curves.measure import announced, online_figures
 from eureka.curves.online import BINS, OnlineDetector
 from eureka.curves.synthetic import Setting, plant
+from eureka.errors import RequestError
 
 
 def run(values: np.ndarray) -> list[tuple[str, float]]:
@@ -54,6 +56,42 @@ def test_its_memory_does_not_grow() -> None:
             sizes.append(len(pickle.dumps(detector)))
     assert sizes[1] < 1.3 * sizes[0]
     assert len(detector._sums) <= 2 * BINS + 1
+
+
+def leaping(points: int = 1200) -> list[float]:
+    t = np.arange(points)
+    values = 2.0 - 1.9 / (1.0 + np.exp(-(t - 700.0) / 10.0)) + 0.02 * np.random.default_rng(0).standard_normal(points)
+    return list(values.tolist())
+
+
+@pytest.mark.parametrize("saved", [3, 400, 703, 1000])
+def test_a_detector_that_is_saved_as_json_and_restored_goes_on_as_if_nothing_had_been(saved: int) -> None:
+    values, first, second = leaping(), OnlineDetector(min_confidence=0.6), OnlineDetector()
+    events = [first.update(step, value) for step, value in enumerate(values[:saved])]
+    second.load_state_dict(json.loads(json.dumps(first.state_dict(), allow_nan=False)))
+    events += [second.update(step, value) for step, value in enumerate(values[saved:], start=saved)]
+    whole = OnlineDetector(min_confidence=0.6)
+    assert events == [whole.update(step, value) for step, value in enumerate(values)]
+    assert sum(event is not None for event in events) >= 2
+    for name, value in vars(whole).items():
+        assert np.array_equal(getattr(second, name), value), name
+
+
+def test_a_state_is_of_the_moment_and_does_not_follow_the_detector() -> None:
+    detector = OnlineDetector()
+    for step, value in enumerate(leaping()[:705]):  # in the middle of a fall
+        detector.update(step, value)
+    state = detector.state_dict()
+    text = json.dumps(state)
+    for step, value in enumerate(leaping()[705:], start=705):
+        detector.update(step, value)
+    assert json.dumps(state) == text != json.dumps(detector.state_dict())
+
+
+def test_the_state_of_something_else_is_refused() -> None:
+    state = OnlineDetector().state_dict()
+    with pytest.raises(RequestError, match="not the state of an OnlineDetector of this version: _told is"):
+        OnlineDetector().load_state_dict({name: value for name, value in state.items() if name != "_told"})
 
 
 def test_values_that_are_not_finite_are_passed_over() -> None:

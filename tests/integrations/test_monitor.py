@@ -4,13 +4,12 @@ import json
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Generator, nn
 
 import eureka
-from eureka.curves.online import Event, OnlineDetector
+from eureka.curves.online import Event
 from eureka.integrations import Monitor
 
 
@@ -52,18 +51,6 @@ def test_a_monitor_that_is_saved_and_restored_tells_what_an_uninterrupted_one_te
             second.update(step, loss)
     assert first.events + second.events == whole.events
     assert len(second.events) >= 1
-
-
-def test_the_state_covers_everything_that_a_detector_remembers() -> None:
-    """Whatever the detector keeps must come back equal, in the middle of a fall too."""
-    monitor = Monitor(make(), every=None)
-    for step, loss in enumerate(losses()[:710]):
-        monitor.update(step, loss)
-    twin = Monitor(make(), every=None)
-    twin.load_state_dict(monitor.state_dict())
-    assert vars(twin.detector).keys() == vars(OnlineDetector()).keys()
-    for name, value in vars(monitor.detector).items():
-        assert np.array_equal(getattr(twin.detector, name), value), name
 
 
 def test_probe_and_schedule_go_along() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from eureka.curves.detector import detect
 from eureka.curves.grid import Array
 from eureka.curves.moment import EurekaMoment, Plateau
+from eureka.errors import RequestError
 
 BINS = 128
 """The past is kept in at most twice as many means; when they are full, neighbours are merged."""
@@ -94,6 +96,18 @@ class OnlineDetector:
         self._looked = 0
         self._stuck: float | None = None
         self._told = -math.inf
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything it remembers, as plain numbers, lists and texts: for any kind of checkpoint, also one in JSON."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another detector was."""
+        if state.keys() != vars(self).keys():
+            odd = sorted(state.keys() ^ vars(self).keys())
+            raise RequestError(f"this is not the state of an OnlineDetector of this version: {odd[0]} is there or here alone.")
+        for name, value in state.items():
+            setattr(self, name, _restored(value))
 
     def update(self, step: float, value: float) -> Event | None:
         """Take one point; steps must not go back. Values that are not finite are passed over."""
@@ -217,3 +231,23 @@ class OnlineDetector:
         self._stuck = level
         plateau = Plateau(start=float(self._steps[used - len(tail)]), end=step, level=level)
         return Event(name="plateau_entered", step=step, plateau=plateau)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist()}
+    if isinstance(value, np.generic):  # a checkpoint of weights only takes no type of NumPy's
+        value = value.item()
+    if isinstance(value, Fall):
+        return {"fall": asdict(value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": str(value)}  # JSON has no infinity
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if "array" in value:
+            return np.array(value["array"])
+        return Fall(**value["fall"]) if "fall" in value else float(value["number"])
+    return [_restored(each) for each in value] if isinstance(value, list | tuple) else value

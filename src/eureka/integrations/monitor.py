@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 from torch import nn
 
-from eureka.curves.online import Event, Fall, OnlineDetector
+from eureka.curves.online import Event, OnlineDetector
 from eureka.patching.patch import Patched
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.record import ProbeRecord
@@ -72,14 +70,13 @@ class Monitor:
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and texts, for any kind of checkpoint; events and records stay where they were logged."""
         return {
-            "detector": {name: _plain(value) for name, value in vars(self.detector).items()},
+            "detector": self.detector.state_dict(),
             "probe": None if self.probe is None else self.probe.state_dict(),
             "patched": None if self.patched is None else self.patched.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name, value in state["detector"].items():
-            setattr(self.detector, name, _restored(value))
+        self.detector.load_state_dict(state["detector"])
         if self.probe is not None and state["probe"] is not None:
             self.probe.load_state_dict(state["probe"])
         if self.patched is not None and state["patched"] is not None:
@@ -106,23 +103,3 @@ def event_scalars(event: Event) -> Scalars:
         return {"eureka/plateau_start": event.plateau.start, "eureka/plateau_level": event.plateau.level}
     moment = event.moment
     return {"eureka/onset": moment.onset, "eureka/end": moment.end, "eureka/before": moment.before, "eureka/after": moment.after}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return {"array": value.tolist()}
-    if isinstance(value, np.generic):  # a checkpoint of weights only takes no type of NumPy's
-        value = value.item()
-    if isinstance(value, Fall):
-        return {"fall": asdict(value)}
-    if isinstance(value, float) and not np.isfinite(value):
-        return {"number": str(value)}  # JSON has no infinity
-    return [_plain(each) for each in value] if isinstance(value, list) else value
-
-
-def _restored(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        if "array" in value:
-            return np.array(value["array"])
-        return Fall(**value["fall"]) if "fall" in value else float(value["number"])
-    return [_restored(each) for each in value] if isinstance(value, list) else value
