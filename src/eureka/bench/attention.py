@@ -1,7 +1,7 @@
-"""Operators beside PyTorch's fused attention and beside their own printed formulas.
+"""Operators beside PyTorch's fused attention and beside their own printed formulas; steps of patched models beside unpatched.
 
 Head dimension 64, 4 heads, single precision, one thread; about 4,096 tokens at every length, in as many samples as that makes, so
-that short sequences are measured as they are trained: in batches.
+that short sequences are measured as they are trained: in batches. Steps of whole models are those of `eureka bench patched`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from eureka.attention import Causal, KeyPadding, Mask, NoMask, make_operator, statistics
 from eureka.attention.mask import visible_keys
+from eureka.bench import patched
 from eureka.bench.formulas import formula_of
 from eureka.bench.memory import peak_megabytes
 from eureka.bench.timing import Job, interleaved
@@ -26,6 +28,8 @@ LENGTHS = [17, 197, 1024, 4096]
 UNTIMED = 16384
 """At this length only memory is measured: the printed formula would need over 16 GB."""
 MASKS = ["none", "causal", "padding"]
+PADDED = {"whole": False, "padded": True}
+"""What stands for the mask of a step: whether samples are padded; the rest is the model's business."""
 FAST = ["temperature", "heat_treatment", "learnable_temperature", "ssmax", "qk_norm"]
 OTHERS = ["norm_softmax_var", "qk_layernorm", "softmax_plus_one", "linear", "sigmoid"]
 STATISTICS = ["attention_entropy", "participation", "row_spread"]
@@ -39,6 +43,8 @@ class Case:
     op: str
     n: int
     mask: str
+    model: str | None = None
+    """a training step of this model of transformers, patched, beside the model's own with SDPA"""
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,13 @@ def plan(quick: bool = False) -> list[Case]:
         *_cases(OTHERS, [197, 1024], ["none"]),
         *_cases(STATISTICS, [4096], ["none", "causal"]),
         *_cases(["norm_softmax"], [UNTIMED], ["none", "causal"]),
+        *(Case(op, patched.TOKENS, mask, model) for model in steps() for mask in PADDED for op in patched.FIXES),
     ]
+
+
+def steps() -> tuple[str, ...]:
+    """The models whose patched steps are measured: none where transformers is not installed."""
+    return patched.MODELS if find_spec("transformers") else ()
 
 
 def run(cases: Sequence[Case], rounds: int = 5, progress: Callable[[str], None] = lambda _: None) -> Iterator[Row]:
@@ -76,14 +88,16 @@ def run(cases: Sequence[Case], rounds: int = 5, progress: Callable[[str], None] 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for (n, mask), group in itertools.groupby(
-            sorted(cases, key=lambda case: (case.n, case.mask)), lambda case: (case.n, case.mask)
-        ):
+        for (n, mask, model), group in itertools.groupby(sorted(cases, key=_together), _together):
             ops = list(dict.fromkeys(case.op for case in group))
-            progress(f"{n} tokens, mask {mask}: {', '.join(ops)}")
-            yield from _measure(ops, n, mask, rounds)
+            progress(f"{model + ' step, ' if model else ''}{n} tokens, mask {mask}: {', '.join(ops)}")
+            yield from _measure_steps(ops, model, mask, rounds) if model else _measure(ops, n, mask, rounds)
     finally:
         torch.set_num_threads(threads)
+
+
+def _together(case: Case) -> tuple[int, str, str]:
+    return case.n, case.mask, case.model or ""
 
 
 def as_documents(rows: Iterable[Row]) -> list[dict[str, object]]:
@@ -109,6 +123,13 @@ def _measure(ops: Sequence[str], n: int, mask: str, rounds: int) -> Iterator[Row
         for mode in modes(op):
             own, sdpa, formula = (times.get((mode, name)) for name in (op, "sdpa", f"explicit {formula_of(op)[0]}"))
             yield Row(op, n, _batch(n), mask, mode, _ratio(own, sdpa), _ratio(own, formula), peaks[mode], printed.get(mode))
+
+
+def _measure_steps(ops: Sequence[str], model: str, mask: str, rounds: int) -> Iterator[Row]:
+    for row in patched.measure(model, PADDED[mask], rounds):
+        if row.what in ops:
+            ratio = round(row.vs_unpatched, 3)
+            yield Row(row.what, patched.TOKENS, patched.BATCH, mask, f"{model} step", ratio, None, None, None)
 
 
 def _times(ops: Sequence[str], n: int, mask: str, rounds: int) -> dict[tuple[str, str], float]:

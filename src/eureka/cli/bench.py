@@ -45,6 +45,8 @@ def attention(
         print_json({"rows": rows})
     else:
         print_table(HEADER, [[_cell(value) for value in row.values()] for row in rows])
+        if not (quick or bench.steps()):
+            sys.stdout.write("steps of patched models were left out: transformers is not installed.\n")
 
 
 def _say(line: str) -> None:
