@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 from eureka.attention import FIXES, Causal, KeyPadding, NoMask, make_operator
 from eureka.attention.mask import visible_keys
+from eureka.bench import timing
 from eureka.bench.attention import STATISTICS, plan
 from eureka.bench.formulas import FORMULAS, formula_of
 from eureka.bench.memory import peak_megabytes
-from eureka.bench.timing import interleaved
+from eureka.bench.timing import Job, interleaved
 from eureka.cli.bench import app
 from eureka.errors import RequestError, WorkError
 
@@ -79,7 +80,42 @@ def test_a_job_that_fails_in_its_process_says_what_it_was() -> None:
         peak_megabytes("eureka.bench.attention:no_such_function", op="softmax")
 
 
-def test_twice_the_work_takes_about_twice_the_time() -> None:
-    x = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
-    times = interleaved({"one": lambda: x @ x, "three": lambda: [x @ x for _ in range(3)]}, rounds=5)
-    assert 2 < times["three"] / times["one"] < 4.5
+class Clock:
+    """Processor time as the jobs themselves spend it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def process_time(self) -> float:
+        return self.now
+
+    def job(self, *costs: float) -> Job:
+        """What costs this much from call to call, the last for ever."""
+        left = list(costs)
+
+        def work() -> None:
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return work
+
+
+def test_a_job_gets_its_fastest_round_whatever_disturbed_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(timing, "time", clock)
+    jobs = {"steady": clock.job(0.05), "disturbed": clock.job(9.0, 7.0, 0.3, 0.15)}
+    times = interleaved(jobs, rounds=4, budget=100.0)
+    assert times == {"steady": pytest.approx(0.05), "disturbed": pytest.approx(0.15)}
+
+
+def test_a_short_job_is_called_often_enough_for_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(timing, "time", clock)
+    assert interleaved({"short": clock.job(0.05, 0.001)}, rounds=2, budget=100.0) == {"short": pytest.approx(0.001)}
+    assert clock.now == pytest.approx(0.05 + 0.001 + 2 * 20 * 0.001)
+
+
+def test_a_spent_budget_still_leaves_two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(timing, "time", clock)
+    interleaved({"long": clock.job(1.0)}, rounds=9, budget=0.5)
+    assert clock.now == pytest.approx(3.0)

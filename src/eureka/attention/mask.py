@@ -111,8 +111,10 @@ def visible_mean(values: Tensor, mask: Mask, queries: int) -> Tensor:
         return values.mean(dim=-1)[..., None, None]
     counts = torch.as_tensor(visible_counts(mask, queries, keys, values.device)).clamp_min(1)
     if isinstance(mask, Causal):
-        last = (torch.arange(queries, device=values.device) + mask.offset).clamp(-1, keys - 1) + 1
-        totals = torch.nn.functional.pad(values.cumsum(dim=-1), (1, 0))[..., last]
+        totals = values.cumsum(dim=-1)
+        if mask.offset or queries != keys:
+            last = (torch.arange(queries, device=values.device) + mask.offset).clamp(-1, keys - 1) + 1
+            totals = torch.nn.functional.pad(totals, (1, 0))[..., last]
         return totals.unsqueeze(-1) / counts
     if isinstance(mask, KeyPadding):
         return (values * mask.visible[:, None]).sum(dim=-1)[..., None, None] / counts

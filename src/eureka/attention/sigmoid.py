@@ -22,5 +22,5 @@ class Sigmoid(ExplicitOperator):
             logits = logits_of(q * plain_beta(q), k)
             rest = shown(logits, mask)
             if rest is None:
-                return (logits - math.log(k.shape[2])).sigmoid()
+                return logits.sub_(math.log(k.shape[2])).sigmoid_()  # in place: nothing but the result is needed again
             return (logits + (rest.added - rest.keys.log())).sigmoid()
