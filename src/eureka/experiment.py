@@ -221,7 +221,7 @@ def _carry_out(config: RunConfig, folder: RunFolder, replicas: Replicas, on_log:
     if replicas.first:
         folder.write("config.json", config.model_dump(mode="json"))
         folder.write("environment.json", environment())
-        folder.write("task.json", {"levels": [asdict(level) for level in loop.levels]})
+        folder.write("task.json", {"levels": [asdict(level) for level in loop.levels], "tokens": task.token_names})
     record = _result(loop, loop.run())
     if replicas.first:
         folder.write("result.json", record)
@@ -230,7 +230,7 @@ def _carry_out(config: RunConfig, folder: RunFolder, replicas: Replicas, on_log:
 
 def _result(loop: Loop, status: str) -> Record:
     progress = loop.progress
-    last = (progress.log.records or [{}])[-1]
+    last = (progress.records or [{}])[-1]
     return {
         "status": status,
         "steps": loop.step,

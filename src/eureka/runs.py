@@ -4,10 +4,14 @@
     environment.json   versions and machine, which decide the last bits
     task.json          what theory says of the task: the levels of its plateaus and its floor
     metrics.jsonl      one JSON object a line, one line each time the run logs
+    attention.jsonl    likewise, what attention did in some of the training steps: by site and measure, a number for each head
+    attention/         the weights of attention on one validation sample at some steps, as NumPy arrays (layer, head, query, key)
     result.json        written once, when the run has ended
+    probes.json        what `eureka probe` measured last
     checkpoints/       where to go on from after an interruption
 
-Only the standard library is needed to read one.
+A step always means so many steps done: what is told of step 0 is told of the model as it was initialised. Only the standard
+library is needed to read one, and NumPy for the weights.
 """
 
 from __future__ import annotations
@@ -37,8 +41,16 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def attention_file(self) -> Path:
+        return self.path / "attention.jsonl"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    def map_file(self, step: int) -> Path:
+        """Where the weights of attention at a step are, or would be."""
+        return self.path / "attention" / f"step-{step:09d}.npy"
 
     @property
     def name(self) -> str:
@@ -59,24 +71,26 @@ class RunFolder:
         """How the run ended, or None while it has not."""
         return self._read("result.json")
 
-    def metrics(self, size: int | None = None) -> list[Record]:
-        """All logged lines, or those in the first `size` bytes; a last line that was torn by a kill is left out."""
-        try:
-            lines = self.metrics_file.read_bytes()[:size].split(b"\n")
-        except FileNotFoundError:
-            return []
-        return [self._line(number, line) for number, line in enumerate(lines[:-1], start=1)]
+    def tokens(self) -> list[str]:
+        """What the tokens of a sample are called, where the task knows."""
+        tokens: list[str] = (self._read("task.json") or {}).get("tokens") or []
+        return tokens
 
-    def _line(self, number: int, line: bytes) -> Record:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict):
-            raise DamagedRunError(
-                f"{self.metrics_file}: line {number} is not a JSON object; move the run folder away to start again."
-            )
-        return record
+    def probes(self) -> Record | None:
+        """What `eureka probe` measured last."""
+        return self._read("probes.json")
+
+    def metrics(self) -> list[Record]:
+        """All logged lines; a last line that was torn by a kill is left out."""
+        return read_lines(self.metrics_file)
+
+    def attention(self) -> list[Record]:
+        """What attention did: ``{"step", "sites": [{"index", "name", "values": {measure: [a number for each head]}}]}`` each."""
+        return read_lines(self.attention_file)
+
+    def maps(self) -> dict[int, Path]:
+        """The steps at which the weights of attention were kept, and their files."""
+        return {int(path.stem.removeprefix("step-")): path for path in sorted((self.path / "attention").glob("step-*.npy"))}
 
     def write(self, name: str, content: Record) -> None:
         """Write one of the JSON files, whole or not at all."""
@@ -106,6 +120,25 @@ class RunFolder:
         if not isinstance(content, dict):
             raise DamagedRunError(f"{self.path / name} is not a JSON object; move the run folder away to start again.")
         return content
+
+
+def read_lines(path: Path, size: int | None = None) -> list[Record]:
+    """The whole lines of a log, or those in its first `size` bytes."""
+    try:
+        lines = path.read_bytes()[:size].split(b"\n")
+    except FileNotFoundError:
+        return []
+    return [_line(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+
+
+def _line(path: Path, number: int, line: bytes) -> Record:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise DamagedRunError(f"{path}: line {number} is not a JSON object; move the run folder away to start again.")
+    return record
 
 
 def find_runs(folder: Path) -> list[RunFolder]:

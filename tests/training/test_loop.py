@@ -16,7 +16,7 @@ from eureka.errors import DamagedRunError, FolderBusyError, RequestError
 from eureka.experiment import RunConfig, build, run
 from eureka.runs import Record, RunFolder
 from eureka.training import Interrupted, TrainingConfig
-from eureka.training.checkpoint import checkpoint_files, load_checkpoint
+from eureka.training.checkpoint import checkpoint_files, checkpoint_step, load_checkpoint
 from eureka.training.optimiser import make_optimiser
 
 
@@ -197,6 +197,9 @@ def test_an_early_stop_ends_the_run_the_asked_number_of_steps_after_its_moment(t
     assert result.eureka_step is not None
     assert result.record["steps"] == result.eureka_step + 15
     assert result.record["onset_step"] <= result.eureka_step
+    steps = [checkpoint_step(path) for path in checkpoint_files(tmp_path / "checkpoints")]
+    assert len(steps) == 3, "the last two, and one from before the leap"
+    assert 0 <= result.record["onset_step"] - steps[0] < config.training.checkpoint_every
 
 
 def test_weight_decay_spares_vectors_positions_and_class_token(tiny: RunConfig) -> None:

@@ -42,7 +42,9 @@ def weights(folder: RunFolder) -> bytes:
 
 
 def test_killed_with_sigkill_at_random_moments_a_run_equals_an_unbroken_one(tiny: RunConfig, tmp_path: Path) -> None:
-    config = tiny.but({"training.steps": 1500, "training.checkpoint_every": 10, "training.log_every": 5})
+    config = tiny.but(
+        {"training.steps": 1500, "training.checkpoint_every": 10, "training.log_every": 5, "training.probe_every": 15}
+    )
     whole = prepared(config, tmp_path / "whole")
     run(config, whole)
     broken = prepared(config, tmp_path / "broken")
@@ -61,6 +63,8 @@ def test_killed_with_sigkill_at_random_moments_a_run_equals_an_unbroken_one(tiny
         assert process.returncode in (0, -9), errors.decode()
     assert kills >= 3
     assert broken.metrics_file.read_bytes() == whole.metrics_file.read_bytes()
+    assert broken.attention_file.read_bytes() == whole.attention_file.read_bytes()
+    assert [path.read_bytes() for path in broken.maps().values()] == [path.read_bytes() for path in whole.maps().values()]
     assert weights(broken) == weights(whole)
 
 
@@ -125,7 +129,10 @@ def test_torchrun_gives_the_losses_of_one_process_for_the_same_global_batch(
         done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("no Eureka-moment" if name == "many" else "No Eureka-moment") <= 1
-    one, many = (RunFolder(next((tmp_path / name).iterdir())).metrics() for name in ("one", "many"))
+    folders = [RunFolder(next((tmp_path / name).iterdir())) for name in ("one", "many")]
+    assert [line["step"] for line in folders[1].attention()] == [0], "only the first process writes"
+    assert list(folders[1].maps()) == list(folders[0].maps())
+    one, many = (folder.metrics() for folder in folders)
     assert [record["step"] for record in one] == [record["step"] for record in many]
     for a, b in zip(one, many, strict=True):
         assert a["train_loss"] == pytest.approx(b["train_loss"], abs=1e-5)

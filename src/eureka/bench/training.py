@@ -1,13 +1,14 @@
 """What our training loop costs beside the plainest loop, how near it comes to the machine's matrix-multiply rate, and the pool.
 
-Both loops do the same steps of the same model in turns; ours logs and validates at its default rate.
+Both loops do the same steps of the same model in turns; ours logs, validates and looks at attention at its default rates.
 """
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -58,16 +59,19 @@ def run(recipes: Sequence[str] = RECIPES, *, rounds: int = 4, progress: Callable
 
 
 def measure(name: str, config: RunConfig, rate: float, rounds: int) -> Row:
-    """Our step with its share of a log and a validation, against the bare step."""
+    """Our step with its share of a log, a validation, a probe and a map of attention, against the bare step."""
     flops = step_flops(config)
     if flops > LARGEST:  # a recipe for a GPU: the same step with fewer samples
         config = config.but({"training.batch_size": max(1, int(config.training.batch_size * LARGEST / flops))})
         flops = step_flops(config)
-    with tempfile.TemporaryDirectory() as place:
-        loop = _loop(config, Path(place))
+    with tempfile.TemporaryDirectory() as place, _probed(config, Path(place) / "probed") as probed:
+        loop = _loop(config, Path(place) / "plain")
         jobs = {"ours": lambda: _our_step(loop), "bare": _bare(config), "log": lambda: _our_log(loop)}
+        jobs |= {"probed": lambda: _our_step(probed), "map": lambda: probed.inside.draw(0)}
         times = interleaved(jobs, rounds, budget=30.0)
-    ours = times["ours"] + times["log"] / config.training.log_every
+    ours = times["ours"] + times["log"] / config.training.log_every + times["map"] / loop.inside.map_every
+    if config.training.probe_every:
+        ours += (times["probed"] - times["ours"]) / config.training.probe_every
     return Row(
         recipe=name,
         batch_size=config.training.batch_size,
@@ -84,6 +88,15 @@ def _loop(config: RunConfig, place: Path) -> Loop:
     loop = Loop(model, task, config.training, folder)
     loop.progress.resume(None)
     return loop
+
+
+@contextlib.contextmanager
+def _probed(config: RunConfig, place: Path) -> Iterator[Loop]:
+    """A loop that looks at every step, if it looks at any."""
+    loop = _loop(config.but({"training.probe_every": min(1, config.training.probe_every)}), place)
+    loop.inside.resume(None)
+    with loop.inside.watching(0):
+        yield loop
 
 
 def _our_step(loop: Loop) -> None:

@@ -28,6 +28,11 @@ def sites_of(model: nn.Module, layers: Layers | None) -> list[Site]:
     return choose(found.sites, layers)
 
 
+def attends(model: nn.Module) -> bool:
+    """Whether there is anything to watch."""
+    return bool(find_sites(model).sites)
+
+
 @contextmanager
 def watching(model: nn.Module, sites: list[Site]) -> Iterator[dict[int, list[Seen]]]:
     """While inside, every attention call of these sites is kept, by the index of the site."""

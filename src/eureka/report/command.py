@@ -12,6 +12,7 @@ from eureka.report.groups import Groups
 from eureka.report.markup import Html, join, tag
 from eureka.report.reading import ReportRun
 from eureka.runs import find_runs
+from eureka.study.statistics import INDIFFERENT
 
 WIDTH = 110
 RECIPE = "tiles"
@@ -40,7 +41,8 @@ def _alike(runs: Sequence[ReportRun]) -> list[list[ReportRun]]:
     """The runs that differ in nothing but fix, learning rate and seed."""
     groups: dict[str, list[ReportRun]] = {}
     for run in runs:
-        groups.setdefault(repr(sorted(item for item in run.config.items() if not _varied(item[0]))), []).append(run)
+        shared = {key: value for key, value in run.config.items() if not _varied(key) and key not in INDIFFERENT}
+        groups.setdefault(repr(sorted(shared.items())), []).append(run)
     return list(groups.values())
 
 

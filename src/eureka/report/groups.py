@@ -9,7 +9,7 @@ from typing import Any
 from eureka.report.formats import rate, setting
 from eureka.report.palette import Mark, marks
 from eureka.report.reading import ReportRun
-from eureka.study.statistics import Row, differing_keys, summarise
+from eureka.study.statistics import INDIFFERENT, Row, differing_keys, summarise
 
 Values = tuple[Any, ...]
 
@@ -85,7 +85,7 @@ def is_of_fix(key: str) -> bool:
 def _elsewhere(runs: Sequence[ReportRun]) -> list[str]:
     """The keys outside the fix, besides learning rate and seed, in which runs differ."""
     keys = dict.fromkeys(key for run in runs for key in run.config if not is_of_fix(key))
-    own = ("training.lr", "training.seed")
+    own = ("training.lr", "training.seed", *INDIFFERENT)
     return [key for key in keys if key not in own and len({repr(run.config.get(key)) for run in runs}) > 1]
 
 

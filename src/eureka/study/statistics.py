@@ -10,6 +10,9 @@ from typing import Any
 
 from eureka.runs import Record, RunFolder
 
+INDIFFERENT = frozenset({"training.probe_every"})
+"""Settings that decide what is written about a run and nothing that happens in it; older runs do not have them."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -91,7 +94,7 @@ def flatten(config: Record) -> Record:
 
 
 def without_seed(config: Record) -> Record:
-    return {key: value for key, value in flatten(config).items() if key != "training.seed"}
+    return {key: value for key, value in flatten(config).items() if key != "training.seed" and key not in INDIFFERENT}
 
 
 def differing_keys(configs: Sequence[Record]) -> list[str]:
@@ -99,7 +102,7 @@ def differing_keys(configs: Sequence[Record]) -> list[str]:
     by_fix: dict[str, list[Record]] = defaultdict(list)
     for config in map(flatten, configs):
         by_fix[config["attention.name"]].append(config)
-    own = {"attention.name", "training.lr", "training.seed"}
+    own = {"attention.name", "training.lr", "training.seed", *INDIFFERENT}
     keys: set[str] = set()
     for group in by_fix.values():
         everything = {key for config in group for key in config} - own

@@ -76,6 +76,17 @@ class Chain:
                 tiles[:, block, diagonal] = torch.stack([first[:, pair], second[:, pair]], dim=-1)
         return tiles
 
+    def tile_names(self) -> list[str]:
+        """What is shown where, block by block.
+
+        >>> Chain().tile_names()
+        ['indicator a', 'target a', 'target b', 'indicator b']
+        """
+        names = ["indicator a", "target a", "target b", "indicator b"]
+        for block in range(2, self.blocks + 1):
+            names += [f"indicator {block}{letter}" for letter in "acdb"]  # a and b are one pair, c and d the other
+        return names
+
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """Where a predictor must stay that has learned the last m steps, for m = 1 … decisions.
 

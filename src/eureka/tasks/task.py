@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +42,8 @@ class Task(ABC):
     """how many different tokens there are, when inputs are tokens"""
     per_token: bool = False
     """the model answers at every token, not once for the sample"""
+    token_names: Sequence[str] | None = None
+    """what the tokens are, for pictures; None where the model decides that, or where they have no names"""
 
     @abstractmethod
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:

@@ -30,6 +30,7 @@ class Tiles(Task):
         self.chain = Chain(decisions=decisions, indicator_classes=indicator_classes, target_classes=target_classes, p_same=p_same)
         self.noise, self.classes = noise, target_classes
         self.input_shape = (4 * self.chain.blocks * tokens, features)
+        self.token_names = [f"{tile} {part}" for tile in self.chain.tile_names() for part in range(1, tokens + 1)]
         looks = indicator_classes + target_classes
         self.prototypes = torch.randn(looks, tokens, features, generator=Generator().manual_seed(world))
 

@@ -1,4 +1,4 @@
-"""Where to go on from: tensors and plain numbers only, written whole or not at all, the last two kept."""
+"""Where to go on from: plain tensors and numbers, written whole or not at all; the last two, and one from before the leap."""
 
 from __future__ import annotations
 
@@ -16,18 +16,34 @@ KEPT = 2
 _log = logging.getLogger(__name__)
 
 
-def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> None:
-    """Write the state of a step and forget all but the last two."""
+def save_checkpoint(folder: Path, step: int, state: dict[str, Any], onset: int | None = None) -> None:
+    """Write the state of a step and forget all but the last two, and the one before the `onset` of a Eureka-moment."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_atomically(folder / f"step-{step:09d}.pt", buffer.getvalue())
+    before = None if onset is None else checkpoint_before(folder, onset)
     for old in checkpoint_files(folder)[:-KEPT]:
-        old.unlink(missing_ok=True)
+        if old != before:
+            old.unlink(missing_ok=True)
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
     """The checkpoints, oldest first."""
     return sorted(folder.glob("step-*.pt"))
+
+
+def checkpoint_step(path: Path) -> int:
+    """
+    >>> checkpoint_step(Path("step-000000200.pt"))
+    200
+    """
+    return int(path.stem.removeprefix("step-"))
+
+
+def checkpoint_before(folder: Path, onset: int) -> Path | None:
+    """The newest checkpoint that is not later than a step; where all are, the oldest."""
+    files = checkpoint_files(folder)
+    return next((path for path in reversed(files) if checkpoint_step(path) <= onset), files[0] if files else None)
 
 
 def load_checkpoint(folder: Path) -> dict[str, Any] | None:

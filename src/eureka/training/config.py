@@ -36,6 +36,8 @@ class TrainingConfig(BaseModel):
     """share of each label spread over all classes"""
     log_every: Count = 25
     """steps between two lines of metrics.jsonl, each with a validation"""
+    probe_every: Annotated[int, Field(ge=0)] = 50
+    """steps between two lines of attention.jsonl; 0: attention is not looked at"""
     validation_samples: Count = 1024
     """samples of each validation; the same ones for every run of a task"""
     early_stop: bool = False

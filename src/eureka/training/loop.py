@@ -15,7 +15,8 @@ from eureka.runs import Record, RunFolder
 from eureka.tasks import Batch, Split, Task
 from eureka.training.checkpoint import load_checkpoint, save_checkpoint
 from eureka.training.config import TrainingConfig
-from eureka.training.metrics import MetricsLog
+from eureka.training.inside import Inside
+from eureka.training.line_log import LineLog
 from eureka.training.optimiser import learning_rate, make_optimiser, set_learning_rate
 from eureka.training.progress import Progress
 from eureka.training.query_key_rate import QueryKeyRate
@@ -51,13 +52,14 @@ class Loop:
         self.generator = Generator().manual_seed(config.seed)
         self.validation = self._sample(config.validation_samples, Generator().manual_seed(VALIDATION_SEED), "validation")
         self.levels = task.levels(config.label_smoothing)
-        self.progress = Progress(MetricsLog(folder.metrics_file, self.replicas.first), self.levels, config.device)
+        self.progress = Progress(LineLog(folder.metrics_file, self.replicas.first), self.levels, config.device)
+        self.inside = Inside(self.model, config, folder, self.validation.inputs[:1], self.replicas.first)
         self.step, self.seconds = 0, 0.0
 
     def run(self) -> Status:
         """Train until the end, an early stop or divergence; `Interrupted` after a signal."""
         self._resume()
-        with StopRequest() as stop, self._tensorboard():
+        with StopRequest() as stop, self._tensorboard(), self.inside.watching(self.step):
             started = time.perf_counter()
             while (status := self._ended()) is None:
                 finite = self._train_step()
@@ -72,23 +74,31 @@ class Loop:
                     self._save()
                 if wish and not self._ended():
                     raise Interrupted(wish, self.step)
+            self._advance()
+            self.inside.draw(self.step)
             return status
 
     def _train_step(self) -> bool:
         set_learning_rate(self.optimiser, self.rate(self.step))
-        for operator in self.operators:
-            operator.advance(self.step)
+        self._advance()
+        self.inside.step_begins(self.step)
         batch = self.replicas.share(self._sample(self.config.batch_size, self.generator, "train"))
         with self._precision():
             outputs = self.forward(batch.inputs)
             loss = self.task.loss(outputs, batch, self.config.label_smoothing)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
+        self.inside.step_ends()
         with self.query_key.around_step():
             self.optimiser.step()
         self.step += 1
         self.progress.add(loss.detach(), self.task.accuracy(outputs.detach(), batch))
         return math.isfinite(loss.item())
+
+    def _advance(self) -> None:
+        """Tell scheduled operators the step."""
+        for operator in self.operators:
+            operator.advance(self.step)
 
     def _log(self) -> None:
         train_loss, train_accuracy = map(self.replicas.mean, self.progress.means())
@@ -131,6 +141,7 @@ class Loop:
             return
         log = TensorBoardLog(self.folder.path, self.step)
         self.listeners.append(log)
+        self.inside.listeners.append(log)
         try:
             yield
         finally:
@@ -159,12 +170,14 @@ class Loop:
             "data_generator": self.generator.get_state(),
             "torch_generator": torch.get_rng_state(),
             "progress": self.progress.state(),
+            "attention": self.inside.state(),
         }
-        save_checkpoint(self.folder.checkpoints, self.step, state)
+        save_checkpoint(self.folder.checkpoints, self.step, state, self.progress.onset())
 
     def _resume(self) -> None:
         state = load_checkpoint(self.folder.checkpoints)
         self.progress.resume(state["progress"] if state else None)
+        self.inside.resume(state.get("attention") if state else None)
         if state is None:
             return
         self.step, self.seconds = state["step"], state["seconds"]

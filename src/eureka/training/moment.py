@@ -52,11 +52,15 @@ def find_moment(points: Sequence[Point], levels: Sequence[LevelLike], level: int
     halfway = (here.accuracy + above.accuracy) / 2
     for index, point in enumerate(points):
         if point.accuracy >= halfway and point.loss < here.loss:
-            onset = index
-            while onset and points[onset - 1].loss < here.loss:
-                onset -= 1
-            return Moment(level, points[onset].step, point.step)
+            return Moment(level, points[onset(points, index, here.loss)].step, point.step)
     return None
+
+
+def onset(points: Sequence[Point], index: int, plateau: float) -> int:
+    """The first of the points up to `index` from which on the loss is below the plateau."""
+    while index and points[index - 1].loss < plateau:
+        index -= 1
+    return index
 
 
 def find_moments(points: Sequence[Point], levels: Sequence[LevelLike]) -> list[Moment]:

@@ -1,4 +1,4 @@
-"""The log of a run while it is written: every line whole on disk before training goes on."""
+"""A log while it is written: every line whole on disk before training goes on."""
 
 from __future__ import annotations
 
@@ -6,35 +6,33 @@ import json
 from pathlib import Path
 
 from eureka.errors import WorkError
-from eureka.runs import Record, RunFolder
+from eureka.runs import Record, read_lines
 
 
-class MetricsLog:
-    """Appends to ``metrics.jsonl``; knows its size, so that a resumed run can cut off what came after its checkpoint.
+class LineLog:
+    """Appends JSON lines to a file; knows its size, so that a resumed run can cut off what came after its checkpoint.
 
-    Of several processes of one run only the first writes; the others keep the same records in memory.
+    Of several processes of one run only the first writes; the others count along.
     """
 
     def __init__(self, path: Path, writes: bool = True) -> None:
         self.path, self.writes = path, writes
-        self.records: list[Record] = []
         self.size = 0
 
-    def open(self, size: int) -> None:
-        """Go on after the first `size` bytes; whatever is behind them will be logged again."""
+    def open(self, size: int) -> list[Record]:
+        """Go on after the first `size` bytes, and give what they say; whatever is behind them will be logged again."""
         if self.writes:
             self.path.touch()
             with self.path.open("r+b") as file:
                 file.truncate(size)
-        self.records = RunFolder(self.path.parent).metrics(size)
         self.size = size
+        return read_lines(self.path, size)
 
     def append(self, record: Record) -> None:
         """Write one line."""
         line = json.dumps(record).encode() + b"\n"
         if self.writes:
             self._write(line)
-        self.records.append(record)
         self.size += len(line)
 
     def _write(self, line: bytes) -> None:
