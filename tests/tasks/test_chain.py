@@ -69,6 +69,29 @@ def test_levels_are_what_simulated_readers_of_the_last_steps_reach(decisions: in
         assert abs(accuracy.mean().item() - level.accuracy) < 4 * accuracy.std().item() / n**0.5 + 1e-6
 
 
+@pytest.mark.parametrize(
+    ("reading", "p_same", "smoothing"), [(0.85, 0.5, 0.1), (0.85, 0.3, 0.0), (0.6, 0.5, 0.0), (1.0, 0.5, 0.1)]
+)
+def test_levels_of_who_misreads_are_what_a_simulated_one_reaches(reading: float, p_same: float, smoothing: float) -> None:
+    n, classes = 50_000, 10
+    drawn = Chain(p_same=p_same).draw(n, Generator().manual_seed(4))
+    g, true = Generator().manual_seed(5), torch.stack([drawn.steps["target_1"], drawn.steps["target_2"]], dim=1)
+    wrong = (true + torch.randint(1, classes, true.shape, generator=g)) % classes
+    read = torch.where(torch.rand(true.shape, generator=g) < reading, true, wrong)
+    confusion = torch.full((classes, classes), (1 - reading) / (classes - 1)).fill_diagonal_(reading)
+    same = drawn.steps["decision_1"][:, None].bool()
+    beliefs = [
+        p_same * confusion[read[:, 0]] + (1 - p_same) * confusion[read[:, 1]],
+        torch.where(same, confusion[read[:, 0]], confusion[read[:, 1]]),
+    ]
+    for belief, level in zip(beliefs, Chain(p_same=p_same).levels(smoothing, reading), strict=True):
+        logits = ((1 - smoothing) * belief + smoothing / classes).log()
+        losses = torch.nn.functional.cross_entropy(logits, drawn.labels, label_smoothing=smoothing, reduction="none")
+        right = (belief.argmax(dim=-1) == drawn.labels).float()
+        assert abs(losses.mean().item() - level.loss) < 4 * losses.std().item() / n**0.5 + 1e-6
+        assert abs(right.mean().item() - level.accuracy) < 4 * right.std().item() / n**0.5 + 1e-6
+
+
 def test_the_last_level_is_the_floor_and_levels_only_fall() -> None:
     levels = Chain(decisions=4).levels(0.1)
     assert levels[-1].accuracy == 1.0

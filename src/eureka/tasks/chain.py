@@ -87,20 +87,24 @@ class Chain:
             names += [f"indicator {block}{letter}" for letter in "acdb"]  # a and b are one pair, c and d the other
         return names
 
-    def levels(self, label_smoothing: float = 0.0) -> list[Level]:
+    def levels(self, label_smoothing: float = 0.0, reading: float = 1.0) -> list[Level]:
         """Where a predictor must stay that has learned the last m steps, for m = 1 … decisions.
 
         It knows the label when both targets show the same class (1 time in C), or when both pairs it could be sent to give
         the same answer. With p the probability of a same pair, it is left to guess between two classes with probability
         u = (1 - 1/C) · (2p(1-p))^(m-1), and then knows only that one has probability p.
+
+        `reading` is how often a target is read right; when it is not, every other class is read alike, w = (1 - reading)/(C - 1).
         """
         p, names = self.p_same, ["the last step", *(f"the last {m} steps" for m in range(2, self.decisions)), "all steps"]
-        certain = smoothed_entropy([1.0], self.target_classes, label_smoothing)
-        guessing = smoothed_entropy([p, 1 - p], self.target_classes, label_smoothing)
+        w = (1 - reading) / (self.target_classes - 1)
+        sure = [reading, *[w] * (self.target_classes - 1)]
+        torn = [p * reading + (1 - p) * w, (1 - p) * reading + p * w, *[w] * (self.target_classes - 2)]
+        certain, guessing = (smoothed_entropy(belief, self.target_classes, label_smoothing) for belief in (sure, torn))
         levels = []
         for m, name in enumerate(names):
             u = 0.0 if m == self.blocks else (1 - 1 / self.target_classes) * (2 * p * (1 - p)) ** m
-            levels.append(Level(name, u * guessing + (1 - u) * certain, 1 - u * min(p, 1 - p)))
+            levels.append(Level(name, u * guessing + (1 - u) * certain, u * max(torn) + (1 - u) * max(sure)))
         return levels
 
 
