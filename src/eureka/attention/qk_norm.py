@@ -14,6 +14,7 @@ from eureka.attention.explicit import wide
 from eureka.attention.mask import Mask
 from eureka.attention.operator import SoftmaxFamily, per_head
 from eureka.attention.rowwise import call, dot, keep_for_backward, laid_like, norm
+from eureka.attention.slabs import slabs, worth_slabs
 from eureka.errors import RequestError
 
 SHORTEST = 1e-6
@@ -51,6 +52,12 @@ class Unit(Function):
     @staticmethod
     def forward(x: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor]:
         """x (B, H, N, D), gain (H, 1, 1) or None → (B, H, N, D), and the inverse lengths for backward."""
+        if worth_slabs(x):
+            y, inverse = torch.empty_like(x), laid_like(x.new_empty(*x.shape[:3], 1), x)
+            for part, scaled, one in slabs(x, y, inverse):
+                norm(part, out=one).clamp_min_(SHORTEST).reciprocal_()
+                torch.mul(part, one if gain is None else one * gain, out=scaled)
+            return y, inverse
         inverse = laid_like(norm(wide(x)), x).clamp_min(SHORTEST).reciprocal()
         return (x * (inverse if gain is None else inverse * gain)).to(x.dtype), inverse
 
@@ -64,9 +71,24 @@ class Unit(Function):
         if h is None:
             return None, None
         inverse, x, gain = ctx.saved_tensors
-        along = laid_like(dot(wide(h), wide(x)), x) * inverse
-        factor = inverse if gain is None else inverse * gain
-        # a vector under SHORTEST was divided by a constant: its length has no gradient
-        pull = along * inverse * factor * (inverse < 1 / SHORTEST)
-        grad = (h * factor).addcmul_(x, pull, value=-1).to(x.dtype)
-        return grad, None if gain is None else along.sum_to_size(gain.shape)
+        if not worth_slabs(x):
+            grad, along = _pulled_back(wide(h), wide(x), inverse, gain, dot(wide(h), wide(x)))
+            return grad.to(x.dtype), None if gain is None else along.sum_to_size(gain.shape)
+        whole, gains = torch.empty_like(x), None if gain is None else torch.zeros_like(gain)
+        for part, slope, one, into in slabs(x, h, inverse, whole):
+            product = torch.mul(slope, part, out=into).sum(dim=-1, keepdim=True)
+            _, along = _pulled_back(slope, part, one, gain, product, into)
+            if gains is not None:
+                gains += along.sum_to_size(gains.shape)
+        return whole, gains
+
+
+def _pulled_back(
+    h: Tensor, x: Tensor, inverse: Tensor, gain: Tensor | None, product: Tensor, into: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """∂x, and x̂·h row by row, from x·h."""
+    along = laid_like(product, x) * inverse
+    factor = inverse if gain is None else inverse * gain
+    # a vector under SHORTEST was divided by a constant: its length has no gradient
+    pull = along * inverse * factor * (inverse < 1 / SHORTEST)
+    return torch.mul(h, factor, out=into).addcmul_(x, pull, value=-1), along

@@ -15,9 +15,9 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
     return product.unsqueeze(-1)
 
 
-def norm(x: Tensor) -> Tensor:
+def norm(x: Tensor, out: Tensor | None = None) -> Tensor:
     """|x| row by row, the dimension kept, in one pass: (…, D) → (…, 1)."""
-    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, out=out)
     return length
 
 
