@@ -77,7 +77,7 @@ class Unit(Function):
         whole, gains = torch.empty_like(x), None if gain is None else torch.zeros_like(gain)
         for part, slope, one, into in slabs(x, h, inverse, whole):
             product = torch.mul(slope, part, out=into).sum(dim=-1, keepdim=True)
-            _, along = _pulled_back(slope, part, one, gain, product, into)
+            along = _pulled_back(slope, part, one, gain, product, into)[1]
             if gains is not None:
                 gains += along.sum_to_size(gains.shape)
         return whole, gains
