@@ -138,7 +138,7 @@ def parts(*lead: int, heads: tuple[int, ...] = (2,)) -> tuple[Tensor, Tensor, Te
     return make(5, 4), make(7, 4), make(7, 3)
 
 
-@pytest.mark.parametrize("lead", [(), (3,), (3, 2)])
+@pytest.mark.parametrize("lead", [(), (3,), (3, 2), (2, 3, 2)])
 @pytest.mark.parametrize("scale", [None, 0.3])
 def test_plain_softmax_is_the_function_itself_in_every_shape_and_scale(lead: tuple[int, ...], scale: float | None) -> None:
     model, (q, k, v) = AnyCall(), parts(*lead)
@@ -176,10 +176,23 @@ def test_a_bias_that_means_never_hides_the_key_from_the_statistics(never: float,
         torch.testing.assert_close(model(q, k, v, attn_mask=bias), explicit(q, k, v, hidden, 0.5))
 
 
-def test_more_than_four_dimensions_are_refused() -> None:
-    q, k, v = parts(2, 2, 2)
-    with eureka.patch(model := AnyCall(), "softmax"), pytest.raises(RequestError, match="two to four dimensions, not 5"):
-        model(q, k, v)
+@pytest.mark.parametrize("lead", [(3, 2), (4, 3, 2), (2, 2, 3, 2)])
+def test_a_mask_is_broadcast_from_the_right_whatever_the_batch_dimensions(
+    lead: tuple[int, ...], explicit: Callable[..., Tensor]
+) -> None:
+    """Such as the bias of each head of windowed attention, (H, Q, K), or one for each window, (W, 1, Q, K)."""
+    model, (q, k, v) = AnyCall(), parts(*lead)
+    for shape in (lead[start:] if start < len(lead) else () for start in range(len(lead) + 1)):
+        for mask_shape in {shape, (*shape[:-1], 1)} if shape else {()}:
+            mask = torch.rand(*mask_shape, 5, 7, generator=torch.Generator().manual_seed(3)) < 0.7
+            mask[..., 0] = True
+            wanted = model(q, k, v, attn_mask=mask)
+            with eureka.patch(model, "softmax"):
+                torch.testing.assert_close(model(q, k, v, attn_mask=mask), wanted)
+            with eureka.patch(model, "norm_softmax"):
+                found = model(q, k, v, attn_mask=mask).flatten(0, -4)
+            hidden = ~mask.expand(*lead, 5, 7).flatten(0, -4)
+            torch.testing.assert_close(found, explicit(*(x.flatten(0, -4) for x in (q, k, v)), hidden, 0.5))
 
 
 def test_calls_of_other_models_are_left_alone_even_while_a_patched_one_is_running() -> None:

@@ -119,8 +119,8 @@ def detour(
             return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
         if attn_mask is not None and is_causal:
             raise RequestError("attn_mask and is_causal=True exclude each other.")
-        q, k, v, mask = (_four(x, FUNCTION) for x in (query, key, value, attn_mask))
-        assert q is not None and k is not None and v is not None  # noqa: PT018
+        q, k, v = (_four(x) for x in (query, key, value))
+        mask = None if attn_mask is None else _four(_aligned(attn_mask, query))
         q, kind = rescaled(q, scale), mask_of(mask, is_causal)
         observe(frame.module, SLOT, q, k, v, kind, operator)
         if operator is None:
@@ -133,12 +133,18 @@ def _watched(module: nn.Module) -> bool:
     return seat is not None and bool(seat.observers)
 
 
-def _four(x: Tensor | None, function: str) -> Tensor | None:
-    """(B, H, N, D) from (N, D), (B, N, D) or (B, H, N, D); masks likewise."""
-    if x is None or x.dim() == 4:
-        return x
-    if x.dim() == 2:
-        return x[None, None]
-    if x.dim() == 3:
-        return x.unsqueeze(1)
-    raise RequestError(f"a patched {function} takes two to four dimensions, not {x.dim()}.")
+def _four(x: Tensor) -> Tensor:
+    """(B, H, N, D) from (N, D), (B, N, D), (B, H, N, D) or more batch dimensions in front, which become one."""
+    if x.dim() < 2:
+        raise RequestError(f"a patched {FUNCTION} takes two dimensions or more, not {x.dim()}.")
+    if x.dim() < 4:
+        return x[None, None] if x.dim() == 2 else x.unsqueeze(1)
+    return x.flatten(0, -4)
+
+
+def _aligned(mask: Tensor, query: Tensor) -> Tensor:
+    """A mask with the batch dimensions of q: missing ones are added in front, as broadcasting does it."""
+    mask = mask[(None,) * (query.dim() - mask.dim())]
+    if query.dim() <= 4 or all(size == 1 for size in mask.shape[:-3]):
+        return mask
+    return mask.expand(*query.shape[:-3], *mask.shape[-3:])
