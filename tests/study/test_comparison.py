@@ -46,6 +46,25 @@ def test_a_clear_difference_is_told_with_interval_p_and_n(plant: Plant) -> None:
     assert found.verdict.endswith("p = 0.0022, n = 6")
 
 
+def test_fixes_are_compared_within_a_setting_and_corrected_for_all_that_is_told(plant: Plant) -> None:
+    runs = [
+        plant(fix, 1e-3, s, step + 10 * s, batch_size=size)
+        for size, fix, step in [
+            (64, "softmax", 900),
+            (64, "norm_softmax", 300),
+            (256, "softmax", 500),
+            (256, "norm_softmax", 500),
+        ]
+        for s in range(6)
+    ]
+    small, large = compare_fixes(runs)
+    assert (small.fix, small.baseline, small.setting) == ("norm_softmax", "softmax", {"training.batch_size": 64})
+    assert (large.fix, large.baseline, large.setting) == ("norm_softmax", "softmax", {"training.batch_size": 9})
+    assert small.p_corrected == pytest.approx(2 * 2 / 924)
+    assert small.verdict.startswith("2.8× sooner")
+    assert large.verdict.startswith("no difference seen")
+
+
 def test_three_seeds_are_not_enough_to_tell(plant: Plant) -> None:
     runs = [plant("softmax", 1e-3, s, None) for s in range(3)] + [plant("norm_softmax", 1e-3, s, 500) for s in range(3)]
     [found] = compare_fixes(runs)
@@ -88,11 +107,11 @@ def test_robustness_counts_rates_at_which_half_of_the_runs_leave(plant: Plant) -
 
 def test_controls_are_arms_of_their_own_and_the_baseline_is_the_plain_one(plant: Plant) -> None:
     runs = [plant("softmax", 1e-3, s, None) for s in range(3)]
-    runs += [plant("softmax", 1e-3, s, 400, weight_decay=1.0) for s in range(3)]
+    runs += [plant("softmax", 1e-3, s, 400, qk_lr_scale=10.0) for s in range(3)]
     runs += [plant("norm_softmax", 1e-3, s, 400) for s in range(3)]
     found = compare_fixes(runs)
-    assert {one.baseline for one in found} == {"softmax, training.weight_decay=0.05"}
-    assert {one.fix for one in found} == {"softmax, training.weight_decay=1.0", "norm_softmax, training.weight_decay=0.05"}
+    assert {one.baseline for one in found} == {"softmax"}
+    assert {one.fix for one in found} == {"softmax, training.qk_lr_scale=10.0", "norm_softmax"}
 
 
 def test_without_a_baseline_there_is_nothing_to_compare(plant: Plant) -> None:

@@ -99,7 +99,9 @@ def _tell(title: str, study: Study, folders: list[RunFolder], failures: list[Any
     else:
         print_summary(rows)
         for comparison in comparisons:
-            sys.stdout.write(f"{comparison.fix} against {comparison.baseline}: {comparison.verdict}\n")
+            where = ", ".join(f"{key} {value}" for key, value in comparison.setting.items())
+            told = f"{comparison.fix} against {comparison.baseline}{where and f' ({where})'}: {comparison.verdict}"
+            sys.stdout.write(told + "\n")
         sys.stdout.write(f"\nCurves of all runs: {page}\n")
     check_failures(failures, len(folders))
     if unfinished:

@@ -12,7 +12,7 @@ from eureka.report.groups import Groups
 from eureka.report.markup import Html, join, tag
 from eureka.report.reading import ReportRun
 from eureka.runs import find_runs
-from eureka.study.statistics import INDIFFERENT
+from eureka.study.settings import INDIFFERENT
 
 WIDTH = 110
 RECIPE = "tiles"

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from eureka.report.groups import Groups
-from eureka.study.comparison import Arm, Comparison, arms, compare_runs, verdict
-from eureka.study.significance import holm
+from eureka.study.comparison import Arm, Comparison, arms, compare_runs, corrected
 from eureka.study.statistics import Ended
 
 
@@ -52,10 +51,7 @@ def comparisons(groups: Groups) -> list[Against]:
 
 def _corrected(found: Sequence[Against]) -> list[Against]:
     """With one setting this changes nothing: `compare_runs` has corrected for the fixes within each."""
-    p_values = holm([one.found.p_value for one in found])
-    exact = [replace(one.found, p_corrected=p) for one, p in zip(found, p_values, strict=True)]
-    told = [replace(one, verdict=verdict(one, len(found))) for one in exact]
-    return [replace(one, found=new) for one, new in zip(found, told, strict=True)]
+    return [replace(one, found=new) for one, new in zip(found, corrected([one.found for one in found]), strict=True)]
 
 
 def _ended(groups: Groups, setting: int) -> list[Ended]:

@@ -9,12 +9,10 @@ from typing import Any
 from eureka.report.formats import rate, setting
 from eureka.report.palette import Mark, marks
 from eureka.report.reading import ReportRun
-from eureka.study.statistics import INDIFFERENT, Row, differing_keys, summarise
+from eureka.study.settings import CONTROLS, is_neutral, is_of_fix, setting_keys
+from eureka.study.statistics import Row, differing_keys, summarise
 
 Values = tuple[Any, ...]
-
-CONTROLS = {"model.qk_init_scale": 1, "training.qk_lr_scale": 1}
-"""Settings outside the fix that act on W_Q and W_K alone, hence on attention: another value than this makes another fix."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,10 @@ class Groups:
     setting_of_row: list[int]
     marks: list[Mark]
 
+    def name_of(self, run: int) -> str:
+        """A run by its fix, what distinguishes its panel, and its seed."""
+        return f"{self.fixes[self.fix_of[run]]} · {self.panels[self.panel_of[run]]} · seed {self.runs[run].seed}"
+
     def of_fix(self, fix: int) -> list[Row]:
         return [row for row, its in zip(self.rows, self.fix_of_row, strict=True) if its == fix]
 
@@ -53,7 +55,7 @@ def group(runs: Sequence[ReportRun]) -> Groups:
     """Sort the runs of a report."""
     fix_keys = [key for key in differing_keys([run.parts for run in runs]) if is_of_fix(key)]
     fix_keys += [key for key in CONTROLS if len({repr(_value(run, key)) for run in runs}) > 1 and key not in fix_keys]
-    elsewhere = _elsewhere(runs)
+    elsewhere = setting_keys([run.config for run in runs])
     panel_keys = ["training.lr", *elsewhere]
     fixes, fix_of = _distinct([_values(run, ["attention.name", *fix_keys]) for run in runs])
     panels, panel_of = _distinct([_values(run, panel_keys) for run in runs])
@@ -77,18 +79,6 @@ def group(runs: Sequence[ReportRun]) -> Groups:
     )
 
 
-def is_of_fix(key: str) -> bool:
-    """Whether a setting is part of what the page calls a fix."""
-    return key.startswith("attention.") or key in CONTROLS
-
-
-def _elsewhere(runs: Sequence[ReportRun]) -> list[str]:
-    """The keys outside the fix, besides learning rate and seed, in which runs differ."""
-    keys = dict.fromkeys(key for run in runs for key in run.config if not is_of_fix(key))
-    own = ("training.lr", "training.seed", *INDIFFERENT)
-    return [key for key in keys if key not in own and len({repr(run.config.get(key)) for run in runs}) > 1]
-
-
 def _values(run: ReportRun, keys: Sequence[str]) -> Values:
     return tuple(_value(run, key) for key in keys)
 
@@ -96,7 +86,7 @@ def _values(run: ReportRun, keys: Sequence[str]) -> Values:
 def _value(run: ReportRun, key: str) -> Any:
     """The setting; None where there is none, or where it is a control that changes nothing."""
     value = run.config.get(key)
-    return None if key in CONTROLS and value == CONTROLS[key] else value
+    return None if is_neutral(key, value) else value
 
 
 def _distinct(groups: Sequence[Values]) -> tuple[list[Values], list[int]]:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from eureka.report.formats import NONE, count, percent, rate, setting
-from eureka.report.groups import Groups, is_of_fix
+from eureka.report.groups import Groups
 from eureka.report.headline import fix_name
 from eureka.report.markup import Html, join, tag
+from eureka.study.settings import is_of_fix
 from eureka.study.statistics import Row
 
 Cell = tuple[str, Html]

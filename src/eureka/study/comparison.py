@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from eureka.runs import Record, RunFolder
+from eureka.study.settings import is_neutral, setting_keys
 from eureka.study.significance import holm, log_rank
 from eureka.study.statistics import Ended, differing_keys, ended_runs, flatten
 from eureka.study.survival import Estimate, Times, median_time, restricted_mean, speed_up, times
@@ -67,26 +69,41 @@ class Comparison:
     rates: int
     baseline_rates: int
     verdict: str
+    setting: dict[str, Any] = field(default_factory=dict)
+    """what distinguishes the setting in which both were run, when a study has several"""
 
     def as_json(self) -> Record:
         return asdict(self)
 
 
 def compare_fixes(folders: Iterable[RunFolder], baseline: str = "softmax") -> list[Comparison]:
-    """Every other arm of a study against the baseline; empty when there is no baseline or nothing to compare."""
-    return compare_runs(ended_runs(folders), baseline)
+    """Every other arm of a study against the baseline of its own setting; empty where there is no baseline or nothing to compare.
+
+    p-values are corrected for the number of all that are told.
+    """
+    runs = ended_runs(folders)
+    keys = setting_keys([flatten(run.config) for run in runs])
+    settings: dict[str, tuple[dict[str, Any], list[Ended]]] = {}
+    for run in runs:
+        setting = {key: flatten(run.config).get(key) for key in keys}
+        settings.setdefault(repr(setting), (setting, []))[1].append(run)
+    found = [replace(one, setting=setting) for setting, own in settings.values() for one in compare_runs(own, baseline)]
+    return corrected(found)
 
 
 def compare_runs(runs: Sequence[Ended], baseline: str = "softmax") -> list[Comparison]:
-    """The same for runs that are read already."""
+    """The same for runs of one setting that are read already."""
     groups = arms(runs)
     base = _baseline(groups, baseline)
     others = [arm for arm in groups if arm is not base]
-    if base is None or not others:
-        return []
-    found = [_compare(base, arm) for arm in others]
-    corrected = holm([one.p_value for one in found])
-    return [_with_verdict(one, p, len(found)) for one, p in zip(found, corrected, strict=True)]
+    return [] if base is None else corrected([_compare(base, arm) for arm in others])
+
+
+def corrected(found: Sequence[Comparison]) -> list[Comparison]:
+    """With p-values corrected, and verdicts made, for as many comparisons as these are."""
+    p_values = holm([one.p_value for one in found])
+    exact = [replace(one, p_corrected=p) for one, p in zip(found, p_values, strict=True)]
+    return [replace(one, verdict=verdict(one, len(found))) for one in exact]
 
 
 def arms(runs: Sequence[Ended]) -> list[Arm]:
@@ -95,7 +112,7 @@ def arms(runs: Sequence[Ended]) -> list[Arm]:
     groups: dict[str, dict[float, list[Ended]]] = defaultdict(lambda: defaultdict(list))
     for run in sorted(runs, key=lambda run: run.seed):
         config = flatten(run.config)
-        settings = [f"{key}={config[key]}" for key in differing if key in config]
+        settings = [f"{key}={config[key]}" for key in differing if key in config and not is_neutral(key, config[key])]
         groups[", ".join([config["attention.name"], *settings])][config["training.lr"]].append(run)
     return [Arm(label, dict(sorted(rates.items()))) for label, rates in groups.items()]
 
@@ -151,10 +168,6 @@ def _compare(base: Arm, arm: Arm) -> Comparison:
         baseline_rates=len(base.rates),
         verdict="",
     )
-
-
-def _with_verdict(one: Comparison, p: float, fixes: int) -> Comparison:
-    return replace(one, p_corrected=p, verdict=verdict(replace(one, p_corrected=p), fixes))
 
 
 def verdict(one: Comparison, fixes: int = 1) -> str:

@@ -9,9 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eureka.runs import Record, RunFolder
-
-INDIFFERENT = frozenset({"training.probe_every"})
-"""Settings that decide what is written about a run and nothing that happens in it; older runs do not have them."""
+from eureka.study.settings import INDIFFERENT
 
 
 @dataclass(frozen=True)
