@@ -75,7 +75,7 @@ def training(
     """Our training step beside the plainest loop and the machine's matrix-multiply rate; how well the pool uses the cores."""
     from eureka.bench import training as bench
 
-    document = bench.run(listed("--recipes", recipes, str) if recipes else bench.RECIPES, progress=_say)
+    document = bench.run(listed("--recipes", recipes, str) if recipes else bench.CHOSEN, progress=_say)
     if json:
         print_json(document)
         return
