@@ -1,6 +1,7 @@
 """What our training loop costs beside the plainest loop, how near it comes to the machine's matrix-multiply rate, and the pool.
 
-Both loops do the same steps of the same model in turns and validate as often; ours also logs and looks at attention, at default rates.
+Both loops do the same steps of the same model in turns and validate as often; ours also logs and looks at
+attention, at its default rates.
 """
 
 from __future__ import annotations
