@@ -65,6 +65,7 @@ def comparisons_csv(groups: Groups, found: Sequence[Against]) -> str:
 def _flat(groups: Groups, one: Against) -> Record:
     figures = one.found.as_json() | {"fix": groups.fixes[one.fix], "baseline": groups.fixes[one.baseline]}
     line: Record = {"setting": groups.settings[one.setting]} if len(groups.settings) > 1 else {}
+    figures.pop("setting")  # the page has a name for it
     for key, value in figures.items():
         if isinstance(value, dict):
             line |= {key: value["value"], f"{key}_low": value["low"], f"{key}_high": value["high"]}
