@@ -49,6 +49,14 @@ def test_the_report_is_written_beside_the_runs(study: tuple[Path, subprocess.Com
     assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
 
 
+def test_what_programs_read_is_kept_beside_the_runs(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = study
+    document = json.loads(done.stdout)
+    place = folder / document["folder"]
+    assert json.loads((place / "summary.json").read_text(encoding="utf-8"))["comparisons"] == document["comparisons"]
+    assert len((place / "runs.csv").read_text(encoding="utf-8").splitlines()) > 4
+
+
 def test_without_a_terminal_events_are_lines_on_standard_error(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     _, done = study
     assert "softmax, lr 0.001, seed 0: no Eureka-moment in 40 steps" in done.stderr

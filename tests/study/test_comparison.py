@@ -59,7 +59,7 @@ def test_fixes_are_compared_within_a_setting_and_corrected_for_all_that_is_told(
     ]
     small, large = compare_fixes(runs)
     assert (small.fix, small.baseline, small.setting) == ("norm_softmax", "softmax", {"training.batch_size": 64})
-    assert (large.fix, large.baseline, large.setting) == ("norm_softmax", "softmax", {"training.batch_size": 9})
+    assert (large.fix, large.baseline, large.setting) == ("norm_softmax", "softmax", {"training.batch_size": 256})
     assert small.p_corrected == pytest.approx(2 * 2 / 924)
     assert small.verdict.startswith("2.8× sooner")
     assert large.verdict.startswith("no difference seen")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eureka.cli.options import print_json
+from eureka.cli.options import as_json, print_json
 from eureka.errors import RequestError
 
 if TYPE_CHECKING:
     from eureka.runs import RunFolder
     from eureka.study import Study
+    from eureka.study.comparison import Comparison
 
 OnOption = Annotated[
     str, typer.Option("--on", metavar="local|ray[:ADDRESS]", help="Carry the runs out on this machine or on a Ray cluster.")
@@ -76,33 +77,38 @@ def _finished(folders: list[RunFolder]) -> int:
 def _tell(title: str, study: Study, folders: list[RunFolder], failures: list[Any], json: bool) -> None:
     from eureka.cli.table import print_summary
     from eureka.report import write_report
+    from eureka.runs import write_atomically
     from eureka.study import summarise
     from eureka.study.comparison import compare_fixes
     from eureka.study.pool import check_failures
+    from eureka.study.table import write_runs
 
     rows, comparisons = summarise(folders), compare_fixes(folders)
     page = write_report([folder.path for folder in folders], study.folder / "report.html", title=title)
+    write_runs(folders, study.folder / "runs.csv")
     unfinished = len(folders) - _finished(folders)
+    document = {
+        "title": title,
+        "folder": str(study.folder),
+        "report": str(page),
+        "levels": folders[0].levels(),
+        "rows": [row.as_json() for row in rows],
+        "comparisons": [comparison.as_json() for comparison in comparisons],
+        "unfinished": unfinished,
+        "failures": [{"run": failure.folder.name, "reason": failure.reason} for failure in failures],
+    }
+    write_atomically(study.folder / "summary.json", as_json(document).encode())
     if json:
-        print_json(
-            {
-                "title": title,
-                "folder": str(study.folder),
-                "report": str(page),
-                "levels": folders[0].levels(),
-                "rows": [row.as_json() for row in rows],
-                "comparisons": [comparison.as_json() for comparison in comparisons],
-                "unfinished": unfinished,
-                "failures": [{"run": failure.folder.name, "reason": failure.reason} for failure in failures],
-            }
-        )
+        print_json(document)
     else:
         print_summary(rows)
-        for comparison in comparisons:
-            where = ", ".join(f"{key} {value}" for key, value in comparison.setting.items())
-            told = f"{comparison.fix} against {comparison.baseline}{where and f' ({where})'}: {comparison.verdict}"
-            sys.stdout.write(told + "\n")
+        sys.stdout.write("".join(f"{_told(comparison)}\n" for comparison in comparisons))
         sys.stdout.write(f"\nCurves of all runs: {page}\n")
     check_failures(failures, len(folders))
     if unfinished:
         sys.stderr.write(f"{unfinished} of {len(folders)} runs are not finished; the same command goes on.\n")
+
+
+def _told(comparison: Comparison) -> str:
+    where = ", ".join(f"{key} {value}" for key, value in comparison.setting.items())
+    return f"{comparison.fix} against {comparison.baseline}{where and f' ({where})'}: {comparison.verdict}"

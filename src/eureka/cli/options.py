@@ -58,6 +58,11 @@ def listed(option: str, text: str, convert: Callable[[str], T]) -> list[T]:
     return list(dict.fromkeys(values))
 
 
+def as_json(document: Any) -> str:
+    """As programs and people can both read it."""
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
 def print_json(document: Any) -> None:
     """One document on standard output."""
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(as_json(document))

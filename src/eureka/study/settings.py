@@ -31,6 +31,10 @@ def setting_keys(configs: Sequence[Record]) -> list[str]:
     >>> setting_keys([plain, {**plain, "training.lr": 1e-4}, {**plain, "model.dim": 128}])
     ['model.dim']
     """
-    keys = dict.fromkeys(key for config in configs for key in config if not is_of_fix(key))
-    own = ("training.lr", "training.seed", *INDIFFERENT)
-    return [key for key in keys if key not in own and len({repr(config.get(key)) for config in configs}) > 1]
+    return [key for key in varied_keys(configs) if not is_of_fix(key) and key not in ("training.lr", "training.seed")]
+
+
+def varied_keys(configs: Sequence[Record]) -> list[str]:
+    """All keys in which flat configs differ."""
+    keys = dict.fromkeys(key for config in configs for key in config if key not in INDIFFERENT)
+    return [key for key in keys if len({repr(config.get(key)) for config in configs}) > 1]
