@@ -9,8 +9,10 @@ import typer
 from typer.testing import CliRunner
 
 from eureka.cli.probe import probe
+from eureka.cli.probing import before_the_leap
 from eureka.errors import RequestError, WorkError
-from eureka.experiment import RunConfig, build, run
+from eureka.experiment import RunConfig, build, run, run_config
+from eureka.runs import RunFolder
 
 app = typer.Typer()
 app.command()(probe)
@@ -59,7 +61,58 @@ def test_an_earlier_checkpoint_and_the_beginning_can_be_looked_at(folder: Path) 
 def test_answers_that_can_be_read_off_are_listed(folder: Path) -> None:
     found = json.loads(called(str(folder), "--linear", "--json"))["linear"]
     assert {each["answer"] for each in found} >= {"indicator_1", "target_2", "label"}
-    assert "indicator_1" in called(str(folder), "--linear")
+
+
+def test_what_was_measured_is_kept_and_put_on_the_page_of_the_run(folder: Path) -> None:
+    found = json.loads(called(str(folder), "--json"))
+    kept = RunFolder(folder).probes()
+    assert kept is not None
+    assert kept["record"] == {"step": 24, "sites": found["sites"]}
+    assert found["report"] == str(folder / "report.html")
+    assert "Inside attention" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_page_can_be_elsewhere(folder: Path, tmp_path: Path) -> None:
+    assert called(str(folder), "-o", str(tmp_path / "page.html")).endswith(f"The pictures are in {tmp_path / 'page.html'}\n")
+    assert (tmp_path / "page.html").is_file()
+    assert not (folder / "report.html").exists()
+    with pytest.raises(RequestError, match="there is no folder"):
+        called(str(folder), "-o", str(tmp_path / "nowhere" / "page.html"))
+
+
+def test_a_checkpoint_and_the_beginning_are_only_shown(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    for arguments in ((str(folder), "--initial"), (str(folder / "checkpoints" / "step-000000021.pt"),)):
+        assert "report" not in json.loads(called(*arguments, "--json"))
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("onset", "step"), [(None, 0), (5, 0), (22, 21), (24, 24)])
+def test_before_is_the_newest_checkpoint_that_is_not_later_than_the_onset(folder: Path, onset: int | None, step: int) -> None:
+    run = RunFolder(folder)
+    result = run.result()
+    assert result is not None
+    run.write("result.json", result | {"onset_step": onset})
+    snapshot = before_the_leap(run)
+    assert snapshot.step == step
+    expected = build(run_config(**(run.config() or {})))[1].state_dict()
+    if step:
+        expected = torch.load(folder / "checkpoints" / f"step-{step:09d}.pt", weights_only=True)["model"]
+    assert all(torch.equal(value, expected[name]) for name, value in snapshot.model.state_dict().items())
+
+
+def test_linear_probes_are_kept_for_before_and_after_until_they_are_measured_again(folder: Path) -> None:
+    found = json.loads(called(str(folder), "--linear", "--json"))
+    kept = RunFolder(folder).probes()
+    assert kept is not None
+    assert {when: stage["step"] for when, stage in kept["linear"].items()} == {"before": 0, "after": 24}
+    assert kept["linear"]["after"]["found"] == found["linear"]
+    assert kept["linear"]["before"]["found"] == found["before"]["linear"] != found["linear"]
+    called(str(folder))
+    assert (RunFolder(folder).probes() or {})["linear"] == kept["linear"]
+    assert "What can be read off each layer" in (folder / "report.html").read_text(encoding="utf-8")
+    told = called(str(folder), "--linear")
+    assert all(word in told for word in ("at step 0", "at step 24", "indicator_1"))
 
 
 def test_mistakes_are_told_in_one_sentence(tmp_path: Path, tiny: RunConfig) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
-import shutil
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,94 +11,14 @@ import pytest
 
 from eureka.report import write_report
 
-CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="needs a browser and its driver: apt-get install chromium chromium-driver"
-)
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage --no-first-run"
-    " --disable-background-networking --disable-component-update --disable-sync"
-)
+Page = Any
+"""The page of conftest.py: one that is open in the browser."""
 DOUBLE_CLICK = 0.7
 """Seconds after which a second click is not the second half of a double click."""
 FIXES, RATES, SEEDS = ["softmax", "norm_softmax", "temperature"], [3e-4, 1e-3], 4
 HOSTILE = '</script><img src=x onerror="document.title=1"><a href="https://example.org">%{x}</a>'
 SLY = '<b>%{x}</b>&lt;<a href="https://x.org">{}</a>'
 """What Plotly would understand, short enough to be shown whole."""
-
-
-class Page:
-    """A page that is open in the browser."""
-
-    def __init__(self, driver: Any) -> None:
-        self.driver = driver
-
-    def open(self, path: Path) -> None:
-        self.driver.get_log("browser"), self.driver.get_log("performance")
-        self.driver.get(path.as_uri())
-        self.until(lambda: self.drawn() > 0)
-
-    def ask(self, script: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(script, *arguments)
-
-    def drawn(self, inside: str = "#plot") -> int:
-        """How many curves there are on the screen, as paths that have a length."""
-        script = "return [...document.querySelectorAll(arguments[0])].filter((path) => path.getTotalLength() > 0).length"
-        return int(self.ask(script, f"{inside} .scatterlayer path.js-line"))
-
-    def drawn_by_picture(self) -> list[int]:
-        script = """return [...document.querySelectorAll('#plot .subplot')].map((picture) =>
-            [...picture.querySelectorAll('path.js-line')].filter((path) => path.getTotalLength() > 0).length)"""
-        return list(self.ask(script))
-
-    def until(self, condition: Callable[[], bool], seconds: float = 20) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, "the page did not come to what was waited for"
-            time.sleep(0.05)
-
-    def click(self, css: str, index: int = 0) -> None:
-        from selenium.webdriver.common.action_chains import ActionChains
-
-        element = self.driver.find_elements("css selector", css)[index]
-        self.ask("arguments[0].scrollIntoView({block: 'center'})", element)
-        ActionChains(self.driver).move_to_element(element).click().perform()
-
-    def legend(self) -> list[str]:
-        return list(self.ask("return [...document.querySelectorAll('#plot .legendtext')].map((text) => text.textContent)"))
-
-    def prefer(self, scheme: str) -> None:
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-
-    def width(self, pixels: int, *, mobile: bool = False) -> None:
-        size = {"width": pixels, "height": 844, "deviceScaleFactor": 1, "mobile": mobile}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-    def errors(self) -> list[Any]:
-        return [entry for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
-
-    def requests(self) -> list[str]:
-        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    try:
-        yield Page(driver)
-    finally:
-        driver.quit()
 
 
 @pytest.fixture(scope="module")

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import pickle
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from eureka.cli.options import JsonOption, print_json
-from eureka.errors import RequestError, WorkError
+from eureka.errors import RequestError
 
 if TYPE_CHECKING:
+    from eureka.cli.probing import Readings
     from eureka.probes import LinearProbe, ProbeRecord
     from eureka.runs import RunFolder
 
-SEED = 20_250_101  # the same samples for every run of a task
 COLUMNS = {
     "entropy": "entropy / log n",
     "participation": "Σp²",
@@ -35,90 +34,75 @@ def probe(
     run: Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="A run folder, or a file in its folder checkpoints.")],
     initial: Annotated[bool, typer.Option("--initial", help="Look at the model before its first step instead.")] = False,
     linear: Annotated[
-        bool, typer.Option("--linear", help="Also say which answers can be read off each layer; takes a minute.")
+        bool,
+        typer.Option(
+            "--linear", help="Also say which answers can be read off each layer, before and after; takes a minute or two."
+        ),
     ] = False,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Samples to look at.")] = 256,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The page with the pictures. [default: RUN/report.html]")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show entropy, spread and gradients of every layer and head of a trained model."""
-    folder, file = _located(run)
-    task, model, step = _loaded(folder, file, initial)
-    record = _measured(task, model, step, samples)
-    answers = _read_off(task, model) if linear else []
+    """Show entropy, spread and gradients of every layer and head of a trained model, and put the pictures on the run's page.
+
+    Of a run folder, what was measured is kept there; of a checkpoint or with --initial it is only shown.
+    """
+    from eureka.cli import probing
+
+    folder, file = probing.located(run)
+    whole = file is None and not initial
+    page = output or folder.path / "report.html"
+    if not page.parent.is_dir():
+        raise RequestError(f"cannot write {page}: there is no folder {page.parent}.")
+    at = probing.initial(folder) if initial else probing.trained(folder, file)
+    record, stages = probing.measured(at, samples), dict[str, Any]()
+    if linear and whole:
+        stages["before"] = probing.read_off(probing.before_the_leap(folder))
+    if linear:
+        stages["after"] = probing.read_off(at)
+    if not json:
+        _print(record, stages, f"{folder.name} at step {at.step:,}")
+    written = whole or output is not None
+    if written:
+        _keep(folder, record if whole else None, stages, page)
     if json:
-        document: dict[str, Any] = {"run": str(folder.path), **record.to_dict()}
-        print_json(document | ({"linear": [asdict(answer) for answer in answers]} if linear else {}))
-        return
-    _print(record, answers, f"{folder.name} at step {step:,}")
+        print_json(_document(folder, record, stages) | ({"report": str(page)} if written else {}))
+    elif written:
+        sys.stdout.write(f"The pictures are in {page}\n")
 
 
-def _located(path: Path) -> tuple[RunFolder, Path | None]:
-    """The run, and the checkpoint that was asked for."""
-    from eureka.runs import RunFolder
+def _keep(folder: RunFolder, record: ProbeRecord | None, stages: dict[str, Readings], page: Path) -> None:
+    """Write what was measured into the run folder, and the page from all that is there."""
+    from eureka.report import write_report
 
-    folder, file = (RunFolder(path.parent.parent), path) if path.is_file() else (RunFolder(path), None)
-    if folder.config() is None:
-        what = "is not there" if not path.exists() else "is neither a run folder nor a checkpoint of one"
-        raise RequestError(f"{path} {what}; give a folder that holds a config.json, as `eureka run` writes them.")
-    return folder, file
-
-
-def _loaded(folder: RunFolder, file: Path | None, initial: bool) -> tuple[Any, Any, int]:
-    """The task, the model, and its step."""
-    import torch
-
-    from eureka.experiment import build, run_config
-    from eureka.training.checkpoint import load_checkpoint
-
-    config = folder.config()
-    assert config is not None
-    task, model = build(run_config(**config))
-    if initial:
-        return task, model, 0
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True) if file else load_checkpoint(folder.checkpoints)
-    except (OSError, RuntimeError, pickle.UnpicklingError):
-        raise WorkError(f"{file} is not a checkpoint of a run, or it is damaged.") from None
-    if state is None:
-        raise WorkError(f"{folder.path} has no checkpoint yet; --initial shows the model before its first step.")
-    model.load_state_dict(state["model"])
-    step = int(state["step"])
-    for module in model.modules():
-        if hasattr(module, "advance"):
-            module.advance(step)
-    return task, model, step
+    if record is not None:
+        found: dict[str, Any] = {"linear": {when: stage.to_dict() for when, stage in stages.items()}} if stages else {}
+        folder.write("probes.json", (folder.probes() or {}) | {"record": record.to_dict()} | found)
+    write_report([folder.path], page)
 
 
-def _measured(task: Any, model: Any, step: int, samples: int) -> ProbeRecord:
-    """One forward and one backward pass in eval mode: nothing is dropped, nothing is trained."""
-    from torch import Generator
-
-    from eureka.probes import AttentionProbe
-
-    batch = task.sample(samples, Generator().manual_seed(SEED), "validation")
-    model.eval()
-    with AttentionProbe(model, samples=None) as probe, probe.look():
-        probe.steps = step
-        task.loss(model(batch.inputs), batch).backward()
-    return probe.records[0]
+def _document(folder: RunFolder, record: ProbeRecord, stages: dict[str, Readings]) -> dict[str, Any]:
+    found = {when: stage.to_dict() for when, stage in stages.items()}
+    document: dict[str, Any] = {"run": str(folder.path), **record.to_dict()}
+    if "after" in found:
+        document["linear"] = found["after"]["found"]
+    if "before" in found:
+        document["before"] = {"step": found["before"]["step"], "linear": found["before"]["found"]}
+    return document
 
 
-def _read_off(task: Any, model: Any) -> list[LinearProbe]:
-    from torch import Generator
-
-    from eureka.probes import linear_probes
-
-    return linear_probes(model, task, representations=("z", "block"), generator=Generator().manual_seed(SEED))
-
-
-def _print(record: ProbeRecord, answers: Sequence[LinearProbe], title: str) -> None:
+def _print(record: ProbeRecord, stages: dict[str, Readings], title: str) -> None:
     from eureka.cli.table import print_table
 
     shown = [name for name in COLUMNS if any(name in site.values for site in record.sites)]
     print_table(["layer", "head", *(COLUMNS[name] for name in shown)], _rows(record, shown), title)
-    if answers:
-        columns = ["layer", "head", "answer", "accuracy", "chance", "bits", "of"]
-        print_table(columns, map(_answer_row, answers), "read off by logistic probes: z of each head, then the whole block")
+    if stages:
+        accuracies = [f"at step {stage.step:,}" for stage in stages.values()]
+        columns = ["layer", "head", "answer", *accuracies, "chance", "bits", "of"]
+        found = zip(*(stage.found for stage in stages.values()), strict=True)
+        print_table(columns, map(_answer_row, found), "accuracy of logistic probes: z of each head, then the whole block")
 
 
 def _rows(record: ProbeRecord, shown: Sequence[str]) -> Iterator[list[str]]:
@@ -129,9 +113,17 @@ def _rows(record: ProbeRecord, shown: Sequence[str]) -> Iterator[list[str]]:
             yield [site.name, str(head), *(_number(values[head * len(values) // heads]) if values else "–" for values in cells)]
 
 
-def _answer_row(found: LinearProbe) -> list[str]:
-    place = [found.site, "–" if found.head is None else str(found.head), found.answer]
-    return [*place, f"{found.accuracy:.3f}", f"{found.chance:.3f}", f"{found.bits:.2f}", f"{found.uniform_bits:.2f}"]
+def _answer_row(stages: Sequence[LinearProbe]) -> list[str]:
+    """The same probe at each time; chance and bits of the last."""
+    last = stages[-1]
+    place = [last.site, "–" if last.head is None else str(last.head), last.answer]
+    return [
+        *place,
+        *(f"{one.accuracy:.3f}" for one in stages),
+        f"{last.chance:.3f}",
+        f"{last.bits:.2f}",
+        f"{last.uniform_bits:.2f}",
+    ]
 
 
 def _number(value: float) -> str:

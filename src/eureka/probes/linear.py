@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -52,6 +52,10 @@ class LinearProbe:
     """online code length in bits an answer: how hard the answers are to transmit to somebody who sees the representation"""
     uniform_bits: float
     """the same for somebody who sees nothing and knows nothing: log₂ of the number of classes"""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain texts and numbers; what is not a number becomes None."""
+        return {key: None if value != value else value for key, value in asdict(self).items()}
 
 
 def linear_probes(

@@ -9,7 +9,7 @@ from importlib import resources
 
 from eureka.report.markup import Html
 
-SCRIPTS = ("common.js", "curves.js", "waiting.js", "page.js")
+SCRIPTS = ("common.js", "curves.js", "waiting.js", "inside.js", "maps.js", "readings.js", "page.js")
 """The page's own script, in the order in which its parts need each other."""
 
 

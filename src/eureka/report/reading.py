@@ -27,6 +27,11 @@ class ReportRun:
     levels: Sequence[Record]
     result: Record | None
     environment: Record
+    attention: Sequence[Record]
+    tokens: Sequence[str]
+    """what the tokens of a sample are called"""
+    probes: Record | None
+    """what `eureka probe` measured last"""
 
     @property
     def fix(self) -> str:
@@ -39,6 +44,12 @@ class ReportRun:
     @property
     def seed(self) -> int:
         return int(self.config["training.seed"])
+
+    @property
+    def leap(self) -> Record | None:
+        """The Eureka-moment: its step and its onset."""
+        result = self.result or {}
+        return None if result.get("eureka_step") is None else {"step": result["eureka_step"], "onset": result.get("onset_step")}
 
     @property
     def state(self) -> str:
@@ -64,7 +75,18 @@ def _read(folder: RunFolder) -> ReportRun | None:
     result, parts = folder.result(), folder.config()
     if parts is None or not _is_run(parts):
         return None
-    return ReportRun(folder, parts, flatten(parts), folder.metrics(), folder.levels(), result, folder.environment() or {})
+    return ReportRun(
+        folder=folder,
+        parts=parts,
+        config=flatten(parts),
+        metrics=folder.metrics(),
+        levels=folder.levels(),
+        result=result,
+        environment=folder.environment() or {},
+        attention=folder.attention(),
+        tokens=folder.tokens(),
+        probes=folder.probes(),
+    )
 
 
 def _is_run(config: Record) -> bool:

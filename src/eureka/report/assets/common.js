@@ -1,6 +1,6 @@
 /* What all pictures share: the study, what is chosen, the colours of the page. */
 const study = JSON.parse(document.getElementById("study").textContent);
-const state = { panel: null, train: false, hidden: new Set(), heard: false };
+const state = { panel: null, train: false, hidden: new Set(), heard: false, layer: null };
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const coarse = window.matchMedia("(pointer: coarse)").matches;
 
@@ -17,6 +17,7 @@ function theme() {
   const value = (name) => style.getPropertyValue(name).trim();
   return {
     paper: value("--paper"), ink: value("--ink"), quiet: value("--quiet"), grid: value("--grid"), rule: value("--rule"),
+    soft: value("--soft"), accent: value("--accent"),
     fixes: study.fixes.map((_, i) => value(`--fix-${i}`)),
     font: getComputedStyle(document.body).fontFamily,
   };
@@ -41,4 +42,24 @@ const stepAxis = (colours, width, last) => ({
   nticks: Math.max(3, Math.round(width / 80)),
 });
 const axisTitle = (text, colours) => ({ title: { text, standoff: 4, font: { size: 12, color: colours.quiet } } });
+/* Where a cell is: its axes in the drawing area, which is so wide and so high. */
+const placed = (cell, index, inner, height) => ({
+  x: { domain: [cell.x / inner, (cell.x + cell.width) / inner], anchor: axis("y", index) },
+  y: { domain: [1 - (cell.y + cell.height) / height, 1 - cell.y / height], anchor: axis("x", index) },
+});
+
+/* So many pictures in rows, each at least so wide, with room for its title if there are several. */
+function tiled(width, count, { left = 48, right = 16, gap = 20, least = 220, most = count, below = 40, tall }) {
+  const inner = width - left - right, several = count > 1;
+  const columns = Math.max(1, Math.min(count, most, Math.floor((inner + gap) / (least + gap))));
+  const size = { width: (inner - gap * (columns - 1)) / columns };
+  size.height = tall(size.width, several);
+  const pitch = size.height + below + (several ? 22 : 0), rows = Math.ceil(count / columns);
+  const cells = Array.from({ length: count }, (_, i) => ({
+    ...size, several, x: (i % columns) * (size.width + gap), y: Math.floor(i / columns) * pitch + (several ? 22 : 0),
+    ticks: i % columns === 0, below: i % columns === 0 && i + columns >= count, last: i + columns >= count,
+  }));
+  return { cells, inner, height: rows * pitch, margin: { l: left, r: right, t: 8, b: 0 } };
+}
+
 const settings = { displayModeBar: false, doubleClick: "reset+autosize" };

@@ -8,7 +8,7 @@ const TITLE = 30, PANEL_TITLE = 22, TICKS = 40, LEFT = 48, RIGHT = 56; // room i
 const sameLevels = new Set(study.panels.map((panel) => JSON.stringify(panel.levels))).size === 1;
 
 /* Where each cell is, in pixels from the top left of the drawing area. */
-function arrange(width) {
+function arrange(width, metrics) {
   const panels = state.panel === null ? study.panels.map((_, i) => i) : [state.panel];
   const several = panels.length > 1, inner = width - LEFT - RIGHT;
   const beside = !several && width >= 820;
@@ -18,7 +18,7 @@ function arrange(width) {
   const cellHeight = several ? Math.max(140, Math.min(220, cellWidth * 1.25)) : Math.max(230, Math.min(360, cellWidth * 0.8));
   const cells = [];
   let top = 0;
-  METRICS.forEach((metric, m) => {
+  metrics.forEach((metric, m) => {
     const start = beside ? TITLE : top + TITLE;
     panels.forEach((panel, i) => {
       const column = beside ? m : i % columns, row = Math.floor(i / columns);
@@ -111,46 +111,46 @@ const title = (cell, index, text, above, size, colour) => ({
   xshift: above ? 1 - LEFT : 0, yshift: above || 4, showarrow: false, text, font: { size, color: colour },
 });
 
-function titles(cell, index, colours) {
+function titles(cell, index, colours, note = "") {
   const found = [];
-  if (cell.title) found.push(title(cell, index, `<b>${cell.metric.title}</b>${state.train ? ", training faint" : ""}`, cell.several ? PANEL_TITLE + 4 : 6, 14, colours.ink));
+  if (cell.title) found.push(title(cell, index, `<b>${cell.metric.title}</b>${note}`, cell.several ? PANEL_TITLE + 4 : 6, 14, colours.ink));
   if (cell.several) found.push(title(cell, index, short(study.panels[cell.panel].name, Math.max(12, cell.width / 7)), 0, 12, colours.quiet));
   return found;
 }
 
-function axes(cells, height, inner, colours) {
-  const found = {}, last = Math.max(1, ...study.steps.map((steps) => steps[steps.length - 1]));
+/* `vertical` says what is particular to the y axis of a metric; those of one metric move together. */
+function axes(cells, height, inner, colours, last, vertical) {
+  const found = {};
   cells.forEach((cell, index) => {
-    const first = cells.findIndex((other) => other.metric === cell.metric);
+    const first = cells.findIndex((other) => other.metric === cell.metric), { x, y } = placed(cell, index, inner, height);
     const number = index ? index + 1 : "";
-    found[`xaxis${number}`] = {
-      ...stepAxis(colours, cell.width, last), domain: [cell.x / inner, (cell.x + cell.width) / inner], anchor: axis("y", index),
-      ...(index ? { matches: "x" } : {}), ...(cell.below ? axisTitle("step", colours) : {}),
-    };
-    const top = cell.metric.key === "loss" ? study.lossTop || 1 : cell.metric.scale;
-    found[`yaxis${number}`] = {
-      ...commonAxis(colours), domain: [1 - (cell.y + cell.height) / height, 1 - cell.y / height], anchor: axis("x", index),
-      range: cell.metric.range.map((end) => end * top), nticks: 6, tickformat: "~g", ticksuffix: cell.metric.unit,
-      showticklabels: cell.ticks, ...(index !== first ? { matches: axis("y", first) } : {}),
-    };
+    found[`xaxis${number}`] = { ...stepAxis(colours, cell.width, last), ...x, ...(index ? { matches: "x" } : {}), ...(cell.below ? axisTitle("step", colours) : {}) };
+    found[`yaxis${number}`] = { ...commonAxis(colours), ...y, ...vertical(cell.metric), showticklabels: cell.ticks, ...(index !== first ? { matches: axis("y", first) } : {}) };
   });
   return found;
+}
+
+const lastStep = (lists) => Math.max(1, ...lists.map((steps) => steps[steps.length - 1]));
+
+function curveAxis(metric) {
+  const top = metric.key === "loss" ? study.lossTop || 1 : metric.scale;
+  return { range: metric.range.map((end) => end * top), nticks: 6, tickformat: "~g", ticksuffix: metric.unit };
 }
 
 function drawCurves() {
   const width = plot.clientWidth;
   if (!width) return;
-  const colours = theme(), { cells, height, inner } = arrange(width);
+  const colours = theme(), { cells, height, inner } = arrange(width, METRICS);
   const below = width < 640 && cells.length === METRICS.length, legend = 34; // near enough to what it explains
   const layout = {
     width, height: height + legend + (below ? 8 : 0), margin: { l: LEFT, r: RIGHT, t: below ? 0 : legend, b: below ? legend + 8 : 0, autoexpand: true },
-    ...axes(cells, height, inner, colours), ...dress(colours),
+    ...axes(cells, height, inner, colours, lastStep(study.steps), curveAxis), ...dress(colours),
     legend: {
       orientation: "h", traceorder: "normal", itemsizing: "trace", bgcolor: "rgba(0,0,0,0)", font: { size: 13, color: colours.ink },
       xref: "container", x: 0, xanchor: "left", yref: "container", y: below ? 0 : 1, yanchor: below ? "bottom" : "top",
     },
     shapes: cells.flatMap((cell, index) => levelShapes(cell, index, colours)),
-    annotations: cells.flatMap((cell, index) => [...levelLabels(cell, index, colours), ...titles(cell, index, colours)]),
+    annotations: cells.flatMap((cell, index) => [...levelLabels(cell, index, colours), ...titles(cell, index, colours, state.train ? ", training faint" : "")]),
   };
   return Plotly.react(plot, traces(cells, colours), layout, settings);
 }

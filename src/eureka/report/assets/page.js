@@ -3,6 +3,9 @@ function draw() {
   if (study.runs.length) drawCurves();
   if (plot.on && !state.heard) hearLegend(); // only once there is a legend
   drawWaiting();
+  drawInside();
+  drawMaps();
+  drawReadings();
   document.querySelectorAll(".heat tr[data-fix]").forEach((line) => { line.hidden = state.hidden.has(Number(line.dataset.fix)); });
   document.querySelectorAll(".keys button").forEach((key) => key.setAttribute("aria-pressed", !state.hidden.has(Number(key.dataset.fix))));
 }
@@ -45,12 +48,15 @@ function listen() {
     key.addEventListener("click", () => toggle(Number(key.dataset.fix)));
     key.addEventListener("dblclick", () => isolate(Number(key.dataset.fix))); // the two clicks before it undo each other
   });
+  listenInside();
+  listenMaps();
   if (!study.runs.length) return;
   redrawOnResize(plot);
   document.getElementById("train").addEventListener("change", (event) => { state.train = event.target.checked; drawCurves(); });
   document.querySelectorAll("input[name=panel]").forEach((box) => box.addEventListener("change", () => {
     state.panel = box.value === "" ? null : Number(box.value);
     drawCurves();
+    drawInside();
   }));
 }
 

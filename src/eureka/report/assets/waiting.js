@@ -29,30 +29,21 @@ function waitingCurve(curve, index, colours) {
   };
 }
 
-function arrangeWaiting(width) {
-  const pictures = study.waiting.length, several = pictures > 1, left = 48, right = 16, gap = 20, inner = width - left - right;
-  const columns = Math.max(1, Math.min(pictures, Math.floor((inner + gap) / (220 + gap))));
-  const size = { width: (inner - gap * (columns - 1)) / columns, height: several ? 180 : Math.max(220, Math.min(320, inner * 0.6)) };
-  const pitch = size.height + 40 + (several ? 22 : 0), height = Math.ceil(pictures / columns) * pitch;
-  const cells = study.waiting.map((_, i) => ({
-    ...size, several, x: (i % columns) * (size.width + gap), y: Math.floor(i / columns) * pitch + (several ? 22 : 0),
-    ticks: i % columns === 0, below: i % columns === 0 && i + columns >= pictures,
-  }));
-  return { cells, inner, height, margin: { l: left, r: right, t: 8, b: 0 } };
-}
+const arrangeWaiting = (width) => tiled(width, study.waiting.length, {
+  tall: (cell, several) => (several ? 180 : Math.max(220, Math.min(320, cell * 0.6))),
+});
 
 function waitingAxes(cells, inner, height, colours) {
   const last = Math.max(1, ...study.waiting.flatMap((picture) => picture.curves.flatMap((curve) => curve.steps)));
-  return Object.assign({}, ...cells.map((cell, index) => ({
-    [`xaxis${index ? index + 1 : ""}`]: {
-      ...stepAxis(colours, cell.width, last), domain: [cell.x / inner, (cell.x + cell.width) / inner], anchor: axis("y", index),
-      ...(index ? { matches: "x" } : {}), ...(cell.below ? axisTitle("step", colours) : {}),
-    },
-    [`yaxis${index ? index + 1 : ""}`]: {
-      ...commonAxis(colours), domain: [1 - (cell.y + cell.height) / height, 1 - cell.y / height], anchor: axis("x", index),
-      range: [-2, 103], tickvals: SHARES, ticktext: SHARES.map((share) => `${share} %`), showticklabels: cell.ticks, ...(index ? { matches: "y" } : {}),
-    },
-  })));
+  return Object.assign({}, ...cells.map((cell, index) => {
+    const { x, y } = placed(cell, index, inner, height);
+    return {
+      [`xaxis${index ? index + 1 : ""}`]: { ...stepAxis(colours, cell.width, last), ...x, ...(index ? { matches: "x" } : {}), ...(cell.below ? axisTitle("step", colours) : {}) },
+      [`yaxis${index ? index + 1 : ""}`]: {
+        ...commonAxis(colours), ...y, range: [-2, 103], tickvals: SHARES, ticktext: SHARES.map((share) => `${share} %`), showticklabels: cell.ticks, ...(index ? { matches: "y" } : {}),
+      },
+    };
+  }));
 }
 
 function drawWaiting() {
