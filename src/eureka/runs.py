@@ -28,6 +28,8 @@ from typing import Any
 from eureka.errors import DamagedRunError, FolderBusyError, RequestError, WorkError
 
 Record = dict[str, Any]
+DIGITS = 9 * "[0-9]"
+"""How files are found that are named by a step."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,9 @@ class RunFolder:
 
     def maps(self) -> dict[int, Path]:
         """The steps at which the weights of attention were kept, and their files."""
-        return {int(path.stem.removeprefix("step-")): path for path in sorted((self.path / "attention").glob("step-*.npy"))}
+        return {
+            int(path.stem.removeprefix("step-")): path for path in sorted((self.path / "attention").glob(f"step-{DIGITS}.npy"))
+        }
 
     def write(self, name: str, content: Record) -> None:
         """Write one of the JSON files, whole or not at all."""
@@ -123,7 +127,7 @@ class RunFolder:
 
 
 def read_lines(path: Path, size: int | None = None) -> list[Record]:
-    """The whole lines of a log, or those in its first `size` bytes."""
+    """The whole lines of a log, or those in its first `size` bytes; a last line that was torn by a kill is left out."""
     try:
         lines = path.read_bytes()[:size].split(b"\n")
     except FileNotFoundError:

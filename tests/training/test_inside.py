@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from eureka.errors import RequestError
+from eureka.attention import FIXES
+from eureka.errors import DamagedRunError, RequestError
 from eureka.experiment import RunConfig, build, run, run_config
 from eureka.runs import Record, RunFolder
 from eureka.training import Interrupted
@@ -91,10 +92,7 @@ def test_a_line_tells_what_the_training_step_itself_did(tiny: RunConfig, tmp_pat
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "norm_softmax": {},
-    "heat_treatment": {"attention.name": "heat_treatment"},
-    "gradient_balance": {"attention.name": "gradient_balance"},
-    "explicit weights": {"attention.name": "linear"},
+    **{name: {"attention.name": name} for name in FIXES.names()},
     "something random in the model": {"model.drop_path": 0.4, "model.depth": 2},
     "bfloat16": {"training.precision": "bfloat16"},
 }
@@ -199,6 +197,23 @@ def test_a_checkpoint_from_before_attention_was_written_goes_on(tiny: RunConfig,
     run(config, tmp_path / "old")
     assert (tmp_path / "old/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
     assert [line["step"] for line in RunFolder(tmp_path / "old").attention()] == [15, 20]
+
+
+def test_lines_that_were_deleted_are_missing_and_the_run_goes_on(tiny: RunConfig, tmp_path: Path) -> None:
+    config = tiny.but({"training.probe_every": 5})
+    with pytest.raises(Killed):
+        run(config, tmp_path, killed_at(15))
+    (tmp_path / "attention.jsonl").unlink()
+    run(config, tmp_path)
+    assert [line["step"] for line in RunFolder(tmp_path).attention()] == [15, 20]
+
+
+def test_a_log_that_has_lost_lines_is_not_gone_on_with(tiny: RunConfig, tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        run(tiny, tmp_path, killed_at(20))
+    (tmp_path / "metrics.jsonl").write_bytes((tmp_path / "metrics.jsonl").read_bytes()[:100])
+    with pytest.raises(DamagedRunError, match=r"metrics\.jsonl is shorter than its checkpoint knows; move the run folder away"):
+        run(tiny, tmp_path)
 
 
 def test_the_setting_does_not_rename_old_runs(tiny: RunConfig) -> None:

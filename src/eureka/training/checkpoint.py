@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from eureka.runs import write_atomically
+from eureka.runs import DIGITS, write_atomically
 
 KEPT = 2
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], onset: int |
 
 def checkpoint_files(folder: Path) -> list[Path]:
     """The checkpoints, oldest first."""
-    return sorted(folder.glob("step-*.pt"))
+    return sorted(folder.glob(f"step-{DIGITS}.pt"))
 
 
 def checkpoint_step(path: Path) -> int:

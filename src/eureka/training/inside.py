@@ -39,9 +39,10 @@ class Inside:
         self.listeners: list[Callable[[Record], None]] = []
 
     def resume(self, state: Record | None) -> None:
-        """Go on after the lines that a checkpoint knew of; one from before there were any knows of none."""
+        """Go on after the lines that a checkpoint knew of; where they are gone, or none were known of, begin anew."""
         if self.active:
-            self.log.open(int(state["bytes"]) if state else 0)
+            size, file = int(state["bytes"]) if state else 0, self.log.path
+            self.log.open(size if file.exists() and file.stat().st_size >= size else 0)
 
     def state(self) -> Record:
         return {"bytes": self.log.size}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from eureka.errors import WorkError
+from eureka.errors import DamagedRunError, WorkError
 from eureka.runs import Record, read_lines
 
 
@@ -23,6 +23,10 @@ class LineLog:
         """Go on after the first `size` bytes, and give what they say; whatever is behind them will be logged again."""
         if self.writes:
             self.path.touch()
+            if self.path.stat().st_size < size:
+                raise DamagedRunError(
+                    f"{self.path} is shorter than its checkpoint knows; move the run folder away to start again."
+                )
             with self.path.open("r+b") as file:
                 file.truncate(size)
         self.size = size
