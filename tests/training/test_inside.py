@@ -153,7 +153,8 @@ def test_the_maps_are_the_weights_on_the_first_validation_sample(tiny: RunConfig
 
 def test_a_scheduled_operator_is_drawn_as_it_is_at_that_step(tiny: RunConfig, tmp_path: Path) -> None:
     """The weights at initialisation differ from softmax by the temperature alone, and the last ones are at its end."""
-    config = tiny.but({"attention.name": "heat_treatment", "attention.start": 0.01, "model.init_std": 0.3})
+    heat = {"attention.name": "heat_treatment", "attention.start": 0.01, "attention.share": 1.0}
+    config = tiny.but({**heat, "model.init_std": 0.3, "training.steps": 6})
     run(config, tmp_path)
     _, model = build(config)
     first = np.load(RunFolder(tmp_path).maps()[0])
@@ -161,7 +162,7 @@ def test_a_scheduled_operator_is_drawn_as_it_is_at_that_step(tiny: RunConfig, tm
     model.load_state_dict(weights_of(tmp_path))
     sample = build(config)[0].sample(64, torch.Generator().manual_seed(VALIDATION_SEED), "validation").inputs[:1]
     expected = softmax_weights(model, sample)[0].detach().numpy()
-    assert np.load(RunFolder(tmp_path).maps()[24])[0] == pytest.approx(expected, abs=1e-3)
+    assert np.load(RunFolder(tmp_path).maps()[6])[0] == pytest.approx(expected, abs=1e-3)
 
 
 def test_a_model_without_attention_writes_nothing_about_it(tiny: RunConfig, tmp_path: Path) -> None:
