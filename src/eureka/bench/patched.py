@@ -89,7 +89,9 @@ def _model(name: str) -> Any:
     library: Any = transformers
     if name == "gpt2":
         sizes = {"n_embd": DIM, "n_layer": DEPTH, "n_head": HEADS, "n_positions": TOKENS, "bos_token_id": 1, "eos_token_id": 2}
-        return library.GPT2LMHeadModel(library.GPT2Config(vocab_size=WORDS, **sizes)).train()
+        model = library.GPT2LMHeadModel(library.GPT2Config(vocab_size=WORDS, **sizes)).train()
+        model.loss_type = "ForCausalLM"  # what it would fall back to, with a warning
+        return model
     sizes = {"hidden_size": DIM, "num_hidden_layers": DEPTH, "num_attention_heads": HEADS, "intermediate_size": 4 * DIM}
     return library.RobertaForMaskedLM(
         library.RobertaConfig(vocab_size=WORDS, max_position_embeddings=TOKENS + 2, **sizes)
