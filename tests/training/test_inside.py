@@ -111,7 +111,7 @@ def test_looking_changes_no_loss_and_no_weight_by_a_single_bit(tiny: RunConfig, 
         run(config.but({"training.probe_every": every}), tmp_path / str(every))
     blind, seeing = tmp_path / "0", tmp_path / "3"
     assert len(RunFolder(seeing).attention()) == 8
-    assert len(RunFolder(seeing).maps()) == 25
+    assert len(RunFolder(seeing).maps()) == 13
     assert not (blind / "attention.jsonl").exists()
     assert not (blind / "attention").exists()
     assert (blind / "metrics.jsonl").read_bytes() == (seeing / "metrics.jsonl").read_bytes()
@@ -134,21 +134,21 @@ def test_a_killed_and_resumed_run_has_written_the_same_bytes_about_its_attention
 
 
 def test_the_maps_are_the_weights_on_the_first_validation_sample(tiny: RunConfig, tmp_path: Path) -> None:
-    config = tiny.but({"attention.name": "softmax", "training.steps": 45})
+    config = tiny.but({"attention.name": "softmax", "training.steps": 46})
     run(config, tmp_path)
     maps = RunFolder(tmp_path).maps()
-    assert list(maps) == [*range(0, 44, 2), 44, 45]
+    assert list(maps) == [*range(0, 46, 3), 46], "evenly spaced, and the last"
     task, model = build(config)
     sample = task.sample(config.training.validation_samples, torch.Generator().manual_seed(VALIDATION_SEED), "validation").inputs[
         :1
     ]
-    for step in (0, 45):
+    for step in (0, 46):
         if step:
             model.load_state_dict(weights_of(tmp_path))
         found = np.load(maps[step], allow_pickle=False)
         assert (found.dtype, found.shape) == (np.float16, (1, 2, 5, 5))
         assert found[0] == pytest.approx(softmax_weights(model, sample)[0].detach().numpy(), abs=1e-3)
-    assert not np.array_equal(np.load(maps[0]), np.load(maps[45]))
+    assert not np.array_equal(np.load(maps[0]), np.load(maps[46]))
 
 
 def test_a_scheduled_operator_is_drawn_as_it_is_at_that_step(tiny: RunConfig, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from eureka.training.config import TrainingConfig
 from eureka.training.line_log import LineLog
 
 MAPS = 20
-"""Parts into which the maps divide a run."""
+"""Parts into which the maps divide a run, at most."""
 
 
 class Inside:
@@ -32,7 +32,7 @@ class Inside:
 
     def __init__(self, model: nn.Module, config: TrainingConfig, folder: RunFolder, sample: Tensor, writes: bool = True) -> None:
         self.model, self.folder, self.sample, self.every = model, folder, sample, config.probe_every
-        self.map_every = max(1, config.steps // MAPS)
+        self.map_every = math.ceil(config.steps / MAPS)
         self.log = LineLog(folder.attention_file)
         self.active = writes and self.every > 0 and attends(model)
         self.probe: AttentionProbe | None = None
