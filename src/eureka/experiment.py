@@ -221,11 +221,20 @@ def _carry_out(config: RunConfig, folder: RunFolder, replicas: Replicas, on_log:
     if replicas.first:
         folder.write("config.json", config.model_dump(mode="json"))
         folder.write("environment.json", environment())
-        folder.write("task.json", {"levels": [asdict(level) for level in loop.levels], "tokens": task.token_names})
+        folder.write("task.json", {"levels": [asdict(level) for level in loop.levels], "tokens": token_names(task, model)})
     record = _result(loop, loop.run())
     if replicas.first:
         folder.write("result.json", record)
     return record
+
+
+def token_names(task: Any, model: Any) -> list[str] | None:
+    """What the tokens of a sample are called; a patch of a picture is called by the tile that it lies in."""
+    patch, tiles = getattr(getattr(model, "embed", None), "patch", None), task.tile_names
+    if patch is None or tiles is None:
+        return None if task.token_names is None else list(task.token_names)
+    rows, columns = (size // side for size, side in zip(task.input_shape[-2:], patch, strict=True))
+    return [tiles[y * len(tiles) // rows][x * len(tiles[0]) // columns] for y in range(rows) for x in range(columns)]
 
 
 def _result(loop: Loop, status: str) -> Record:

@@ -41,7 +41,8 @@ def probe(
     ] = False,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Samples to look at.")] = 256,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The page with the pictures. [default: RUN/report.html]")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The page with the pictures; report.html in RUN if not given."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

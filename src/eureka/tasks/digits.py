@@ -26,6 +26,8 @@ class Digits(Task):
     def __init__(self, *, decisions: Annotated[int, Field(ge=2)] = 2, p_same: Annotated[float, Field(gt=0, lt=1)] = 0.5) -> None:
         self.chain = Chain(decisions=decisions, indicator_classes=len(INDICATOR_DIGITS), target_classes=10, p_same=p_same)
         self.input_shape = (1, 16, 16 * self.chain.blocks)
+        names = self.chain.tile_names()  # by blocks, which stand side by side
+        self.tile_names = [[name for i, name in enumerate(names) if i % 4 // 2 == row] for row in (0, 1)]
         train, validation = load_digits().split(HELD_OUT_EVERY)
         self._albums = {
             split: Album((torch.from_numpy(images.pixels) - MEAN) / SCALE, torch.from_numpy(images.labels))

@@ -43,7 +43,9 @@ class Task(ABC):
     per_token: bool = False
     """the model answers at every token, not once for the sample"""
     token_names: Sequence[str] | None = None
-    """what the tokens are, for pictures; None where the model decides that, or where they have no names"""
+    """what the tokens are called; None where the model makes them, or where they have no names"""
+    tile_names: Sequence[Sequence[str]] | None = None
+    """what is shown where in a picture, row by row, where that is always the same"""
 
     @abstractmethod
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
