@@ -14,7 +14,6 @@ PICTURES: dict[str, Any] = {
     "steps": 15 * EPOCH,
     "lr": 5e-4,
     "warmup": EPOCH,
-    "schedule": "cosine",
     "label_smoothing": 0.1,
     "log_every": 78,
     "early_stop": True,
