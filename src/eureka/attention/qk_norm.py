@@ -71,24 +71,15 @@ class Unit(Function):
         if h is None:
             return None, None
         inverse, x, gain = ctx.saved_tensors
+        factor = inverse if gain is None else inverse * gain
+        # a vector under SHORTEST was divided by a constant: its length has no gradient
+        pull = inverse.square() * factor * (inverse < 1 / SHORTEST)
         if not worth_slabs(x):
-            grad, along = _pulled_back(wide(h), wide(x), inverse, gain, dot(wide(h), wide(x)))
-            return grad.to(x.dtype), None if gain is None else along.sum_to_size(gain.shape)
-        whole, gains = torch.empty_like(x), None if gain is None else torch.zeros_like(gain)
-        for part, slope, one, into in slabs(x, h, inverse, whole):
-            product = torch.mul(slope, part, out=into).sum(dim=-1, keepdim=True)
-            along = _pulled_back(slope, part, one, gain, product, into)[1]
-            if gains is not None:
-                gains += along.sum_to_size(gains.shape)
-        return whole, gains
-
-
-def _pulled_back(
-    h: Tensor, x: Tensor, inverse: Tensor, gain: Tensor | None, product: Tensor, into: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """∂x, and x̂·h row by row, from x·h."""
-    along = laid_like(product, x) * inverse
-    factor = inverse if gain is None else inverse * gain
-    # a vector under SHORTEST was divided by a constant: its length has no gradient
-    pull = along * inverse * factor * (inverse < 1 / SHORTEST)
-    return torch.mul(h, factor, out=into).addcmul_(x, pull, value=-1), along
+            along = laid_like(dot(wide(h), wide(x)), x)
+            grad = (wide(h) * factor).addcmul_(wide(x), along * pull, value=-1).to(x.dtype)
+        else:
+            grad, along = torch.empty_like(x), torch.empty_like(inverse)
+            for part, slope, one, drawn, into, found in slabs(x, h, factor, pull, grad, along):
+                torch.sum(torch.mul(slope, part, out=into), dim=-1, keepdim=True, out=found)
+                torch.mul(slope, one, out=into).addcmul_(part, found * drawn, value=-1)
+        return grad, None if gain is None else (along * inverse).sum_to_size(gain.shape)
