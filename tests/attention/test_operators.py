@@ -215,3 +215,21 @@ def test_qk_norm_in_slabs_is_qk_norm_in_one_piece(
         found.append([out, *torch.autograd.grad(out.pow(3).sum(), [q, k, v, *operator.parameters()])])
     for whole, parts in zip(*found, strict=True):
         torch.testing.assert_close(parts, whole, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("slab", [2**18, 16])
+@pytest.mark.parametrize("length", [1e-4, 1e15])
+def test_qk_norm_of_very_short_and_very_long_vectors_has_the_gradient_of_double_precision(
+    monkeypatch: pytest.MonkeyPatch, slab: int, length: float
+) -> None:
+    monkeypatch.setattr(slabs, "SLAB", slab)
+    g = torch.Generator().manual_seed(0)
+    exact = [torch.randn(2, 2, 9, 4, generator=g, dtype=torch.float64) for _ in range(3)]
+    exact[0] *= length
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        operator = make_operator("qk_norm", heads=2).to(dtype)
+        q, k, v = (x.to(dtype).requires_grad_() for x in exact)
+        found.append(torch.autograd.grad(operator(q, k, v).pow(3).sum(), [q, k, v, *operator.parameters()]))
+    for double, single in zip(*found, strict=True):
+        torch.testing.assert_close(single.double() / double.abs().max(), double / double.abs().max(), rtol=0, atol=1e-4)

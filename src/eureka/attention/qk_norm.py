@@ -73,13 +73,13 @@ class Unit(Function):
         inverse, x, gain = ctx.saved_tensors
         factor = inverse if gain is None else inverse * gain
         # a vector under SHORTEST was divided by a constant: its length has no gradient
-        pull = inverse.square() * factor * (inverse < 1 / SHORTEST)
+        pull = inverse * factor * (inverse < 1 / SHORTEST)
         if not worth_slabs(x):
-            along = laid_like(dot(wide(h), wide(x)), x)
+            along = laid_like(dot(wide(h), wide(x)), x) * inverse  # at once: |x|⁻³ leaves single precision for long vectors
             grad = (wide(h) * factor).addcmul_(wide(x), along * pull, value=-1).to(x.dtype)
         else:
             grad, along = torch.empty_like(x), torch.empty_like(inverse)
-            for part, slope, one, drawn, into, found in slabs(x, h, factor, pull, grad, along):
-                torch.sum(torch.mul(slope, part, out=into), dim=-1, keepdim=True, out=found)
-                torch.mul(slope, one, out=into).addcmul_(part, found * drawn, value=-1)
-        return grad, None if gain is None else (along * inverse).sum_to_size(gain.shape)
+            for part, slope, one, by, drawn, into, found in slabs(x, h, inverse, factor, pull, grad, along):
+                torch.sum(torch.mul(slope, part, out=into), dim=-1, keepdim=True, out=found).mul_(one)
+                torch.mul(slope, by, out=into).addcmul_(part, found * drawn, value=-1)
+        return grad, None if gain is None else along.sum_to_size(gain.shape)
