@@ -297,3 +297,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield Page(driver)
     finally:
         driver.quit()
+
+
+@pytest.fixture
+def page(browser: Page, report: Path) -> Page:
+    """The report of the module that asks, in a window of a desk."""
+    browser.prefer("light")
+    browser.width(1280)
+    browser.open(report)
+    return browser

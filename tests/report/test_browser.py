@@ -34,14 +34,6 @@ def report(tmp_path_factory: pytest.TempPathFactory, plant: Any) -> Path:
     return write_report([folder / "study"], folder / "report.html")
 
 
-@pytest.fixture
-def page(browser: Page, report: Path) -> Page:
-    browser.prefer("light")
-    browser.width(1280)
-    browser.open(report)
-    return browser
-
-
 RUNS = len(FIXES) * len(RATES) * SEEDS + 1
 
 

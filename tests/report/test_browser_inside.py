@@ -25,14 +25,6 @@ def report(tmp_path_factory: pytest.TempPathFactory, plant: Any, plant_attention
     return write_report([folder / "study"], folder / "report.html")
 
 
-@pytest.fixture
-def page(browser: Page, report: Path) -> Page:
-    browser.prefer("light")
-    browser.width(1280)
-    browser.open(report)
-    return browser
-
-
 def values(page: Page, place: str, field: str) -> list[Any]:
     return list(
         page.ask(f"return document.getElementById('{place}')._fullData.filter((t) => t.visible === true).map((t) => t.{field})")

@@ -12,25 +12,21 @@ from eureka.curves.detector import detect
 from eureka.errors import RequestError
 from eureka.recipes import RECIPES
 from eureka.runs import Record, RunFolder, find_runs
+from eureka.study.statistics import flatten
 
 HEADER = ("recipe", "fix", "changed", "seed", "theory", "plateau", "steepest", "leap at step", "steps", "accuracy", "seconds")
 NOT_A_CHANGE = {"training.seed", "attention.name"}  # they have columns of their own
 
 
-def flat(config: Record) -> dict[str, Any]:
-    """All settings by the keys people type."""
-    return {f"{part}.{key}": value for part, values in config.items() for key, value in values.items()}
-
-
 def nearest_recipe(config: Record) -> tuple[str, dict[str, Any]]:
     """The recipe that a run came from, and what was changed: the one of the same task from which it differs least."""
-    given = flat(config)
+    given = flatten(config)
     same_task = [recipe for recipe in RECIPES.values() if recipe.task == config["task"]["name"]]
     if not same_task:
         raise RequestError(f"no recipe has the task {config['task']['name']!r}.")
     changed = {}
     for recipe in same_task:
-        standard = flat(recipe.make().model_dump(mode="json"))
+        standard = flatten(recipe.make().model_dump(mode="json"))
         changed[recipe.name] = {key: value for key, value in given.items() if standard.get(key, value) != value}
     name = min(changed, key=lambda name: ("model.name" in changed[name], len(changed[name])))
     return name, {key: value for key, value in changed[name].items() if key not in NOT_A_CHANGE}
