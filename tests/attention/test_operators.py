@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from eureka.attention import FIXES, Bias, Causal, Dense, KeyPadding, NoMask, make_operator, slabs
+from eureka.attention import FIXES, Bias, Causal, Dense, KeyPadding, NoMask, make_operator, unit
 from eureka.attention.gradient_balance import rms
 from eureka.errors import RequestError, UnknownNameError
 
@@ -196,33 +196,12 @@ def test_ssmax_counts_only_visible_keys(twin: Any) -> None:
     assert beta.flatten()[0] == 0.0 == math.log(1)
 
 
-@pytest.mark.parametrize("side_by_side", [True, False])
-@pytest.mark.parametrize("shape", [(5, 2, 3, 4), (1, 2, 11, 4)])
-def test_qk_norm_in_slabs_is_qk_norm_in_one_piece(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], side_by_side: bool
-) -> None:
-    b, h, n, d = shape
-    g = torch.Generator().manual_seed(0)
-    drawn = [torch.randn(b, n, h, d, generator=g).transpose(1, 2) for _ in range(3)]
-    drawn[0][0, 0, 1] = 0.0  # a vector without a direction
-    operator = make_operator("qk_norm", heads=h)
-    found = []
-    for size in (2**18, 16):
-        monkeypatch.setattr(slabs, "SLAB", size)
-        q, k, v = (x.clone() if side_by_side else x.contiguous() for x in drawn)
-        assert slabs.worth_slabs(q) == (size == 16)
-        out = operator(*(x.requires_grad_() for x in (q, k, v)))
-        found.append([out, *torch.autograd.grad(out.pow(3).sum(), [q, k, v, *operator.parameters()])])
-    for whole, parts in zip(*found, strict=True):
-        torch.testing.assert_close(parts, whole, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("slab", [2**18, 16])
+@pytest.mark.parametrize("kernel", [True, False])
 @pytest.mark.parametrize("length", [1e-4, 1e15])
 def test_qk_norm_of_very_short_and_very_long_vectors_has_the_gradient_of_double_precision(
-    monkeypatch: pytest.MonkeyPatch, slab: int, length: float
+    monkeypatch: pytest.MonkeyPatch, kernel: bool, length: float
 ) -> None:
-    monkeypatch.setattr(slabs, "SLAB", slab)
+    monkeypatch.setattr(unit, "has_kernel", lambda x: kernel)
     g = torch.Generator().manual_seed(0)
     exact = [torch.randn(2, 2, 9, 4, generator=g, dtype=torch.float64) for _ in range(3)]
     exact[0] *= length

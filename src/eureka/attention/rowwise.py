@@ -15,16 +15,20 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
     return product.unsqueeze(-1)
 
 
-def norm(x: Tensor, out: Tensor | None = None) -> Tensor:
+def norm(x: Tensor) -> Tensor:
     """|x| row by row, the dimension kept, in one pass: (…, D) → (…, 1)."""
-    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, out=out)
+    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return length
 
 
+def side_by_side(x: Tensor) -> bool:
+    """Whether x (B, H, N, D) lies in memory as (B, N, H, D): models put the heads of a token side by side."""
+    return x.dim() == 4 and x.stride(1) < x.stride(2)
+
+
 def laid_like(rows: Tensor, x: Tensor) -> Tensor:
-    """(B, H, N, 1) in the memory order of x (B, H, N, D): models put the heads side by side, and a product over two orders takes
-    more than twice the time."""
-    if rows.dim() == 4 and x.stride(1) < x.stride(2):
+    """(B, H, N, 1) in the memory order of x (B, H, N, D): a product over two orders takes more than twice the time."""
+    if rows.dim() == 4 and side_by_side(x):
         return rows.transpose(1, 2).contiguous().transpose(1, 2)
     return rows
 
