@@ -1,13 +1,15 @@
 """How attention is spread, without the Q×K matrix: what probes need.
 
-With LSE_i(β) = log Σ_j exp(β·q_i·k_j) and p the weights,
+With LSE_i = log Σ_j exp(β·q_i·k_j) and p the weights, the entropy of a row is
 
-    entropy        H = -Σ p log p = LSE(β) - β·q·(Σ_j p_j k_j)      one fused call with the keys as values
-    participation  Σ p² = exp(LSE(2β) - 2·LSE(β))                   two fused calls
+    H = -Σ p log p = LSE - β·q·(Σ_j p_j k_j)
 
-PyTorch's fused CPU kernel hands out the LSE. Where it cannot be used (a bias, another device, half precision), or where logits so
-large that the two terms would cancel are met, the same numbers come from the logits in blocks of rows, in O(Q + K) memory too.
-None of these is differentiable.
+which is one fused call with the keys as values: PyTorch's fused CPU kernel hands out the LSE. Where it cannot be used (a bias,
+another device, half precision), or where logits so large that the two terms would cancel are met, it comes from the logits
+in blocks of rows, in O(Q + K) memory too.
+
+The participation Σ p² = exp(LSE(2β) - 2·LSE(β)) would be two fused calls. Blocks of rows need the product q·k once and no values,
+which takes half of the time. None of these is differentiable.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ import torch
 from torch import Tensor
 
 from eureka.attention.checks import checked
-from eureka.attention.explicit import full_precision, shown, wide
+from eureka.attention.explicit import full_precision, masked_softmax, shown, wide
 from eureka.attention.fused import Beta, repeat_heads
-from eureka.attention.mask import Bias, Causal, Mask, NoMask, rows_of, visible_counts, visible_keys
-from eureka.attention.rowwise import dot
+from eureka.attention.mask import Bias, Causal, Mask, NoMask, rows_of, visible_keys
+from eureka.attention.rowwise import dot, norm
 from eureka.attention.variance import row_variance
 from eureka.attention.variance_blocks import row_blocks
 
@@ -57,11 +59,6 @@ def participation(q: Tensor, k: Tensor, beta: Beta, mask: Mask | Tensor | None =
     """
     mask = checked(q, k, None, mask)
     q, k = _scaled(q, k, beta)
-    if _has_kernel(q, mask):
-        lse = _kernel(q, k, mask)[1]
-        if lse.abs().max() < LARGEST:
-            twice = _kernel(2 * q, k, mask)[1]
-            return (twice - 2 * lse).exp() * _sees_any(q, k, mask)
     return _by_blocks(q, k, mask, _squares)
 
 
@@ -100,30 +97,19 @@ def _kernel(q: Tensor, k: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
     return means, lse
 
 
-def _by_blocks(q: Tensor, k: Tensor, mask: Mask, summary: Callable[[Tensor], Tensor]) -> Tensor:
-    """A number for each row from its weights, a block of rows at a time."""
+def _by_blocks(q: Tensor, k: Tensor, mask: Mask, summary: Callable[[Tensor, Mask], Tensor]) -> Tensor:
+    """A number for each row from its logits, a block of rows at a time."""
     with full_precision(q):
-        parts = [summary(_log_weights(q[:, :, rows], k, rows_of(mask, rows))) for rows in row_blocks(q, k.shape[2])]
+        parts = [summary(q[:, :, rows] @ k.transpose(-2, -1), rows_of(mask, rows)) for rows in row_blocks(q, k.shape[2])]
     return torch.cat(parts, dim=2)
 
 
-def _log_weights(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
-    """log p, -inf where hidden."""
-    logits = q @ k.transpose(-2, -1)
+def _entropy(logits: Tensor, mask: Mask) -> Tensor:
     rest = shown(logits, mask, lowest=-math.inf)
-    logits = logits if rest is None else logits + rest.added
-    return torch.nan_to_num(logits.log_softmax(dim=-1), nan=-math.inf, neginf=-math.inf)
+    logs = (logits if rest is None else logits + rest.added).log_softmax(dim=-1)
+    weights = torch.nan_to_num(logs, nan=-math.inf, neginf=-math.inf).exp()
+    return -torch.xlogy(weights, weights).sum(dim=-1)
 
 
-def _entropy(logs: Tensor) -> Tensor:
-    return -torch.xlogy(logs.exp(), logs.exp()).sum(dim=-1)
-
-
-def _squares(logs: Tensor) -> Tensor:
-    return logs.exp().square().sum(dim=-1)
-
-
-def _sees_any(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
-    """1 for a row that sees a key, else 0; broadcastable to (B, H, Q)."""
-    counts = torch.as_tensor(visible_counts(mask, q.shape[2], k.shape[2], q.device))
-    return (counts > 0).to(q.dtype).squeeze(-1) if counts.dim() else counts > 0
+def _squares(logits: Tensor, mask: Mask) -> Tensor:
+    return norm(masked_softmax(logits, mask)).square().squeeze(-1)
