@@ -84,3 +84,10 @@ def test_a_sharper_start_multiplies_the_first_logits_and_nothing_else(tiny: RunC
             assert torch.allclose(b, torch.cat([3 * q, 3 * k, v]))
         else:
             assert torch.equal(a, b)
+
+
+def test_larger_positions_are_larger_and_nothing_else(tiny: RunConfig) -> None:
+    _, plain = build(tiny)
+    _, large = build(tiny.but({"model.position_init_scale": 8.0}))
+    for (name, a), b in zip(plain.state_dict().items(), large.state_dict().values(), strict=True):
+        assert torch.equal(b, 8 * a if name == "positions" else a)

@@ -27,6 +27,7 @@ class Decoder(Transformer):
         qkv_bias: bool = True,
         init_std: Ratio = 0.02,
         qk_init_scale: Ratio = 1.0,
+        position_init_scale: Ratio = 1.0,
         drop_path: Rate = 0.0,
         tied: bool = False,
     ) -> None:
@@ -47,6 +48,7 @@ class Decoder(Transformer):
             tied=tied,
             init_std=init_std,
             qk_init_scale=qk_init_scale,
+            position_init_scale=position_init_scale,
         )
         self.per_token = per_token
 

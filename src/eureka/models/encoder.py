@@ -33,6 +33,7 @@ class Encoder(Transformer):
         qkv_bias: bool = False,
         init_std: Ratio = 0.02,
         qk_init_scale: Ratio = 1.0,
+        position_init_scale: Ratio = 1.0,
         post_norm: bool = False,
         drop_path: Rate = 0.0,
         tied: bool = False,
@@ -54,6 +55,7 @@ class Encoder(Transformer):
             tied=tied,
             init_std=init_std,
             qk_init_scale=qk_init_scale,
+            position_init_scale=position_init_scale,
         )
         self.per_token = per_token
 
@@ -82,6 +84,7 @@ class ViT(Encoder):
         qkv_bias: bool = False,
         init_std: Ratio = 0.02,
         qk_init_scale: Ratio = 1.0,
+        position_init_scale: Ratio = 1.0,
         drop_path: Rate = 0.1,
     ) -> None:
         if len(input_shape) != 3:
@@ -99,5 +102,6 @@ class ViT(Encoder):
             qkv_bias=qkv_bias,
             init_std=init_std,
             qk_init_scale=qk_init_scale,
+            position_init_scale=position_init_scale,
             drop_path=drop_path,
         )

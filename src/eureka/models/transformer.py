@@ -46,6 +46,7 @@ class Transformer(nn.Module):
         tied: bool,
         init_std: float,
         qk_init_scale: float,
+        position_init_scale: float,
     ) -> None:
         super().__init__()
         if dim % heads:
@@ -70,6 +71,8 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(dim, eps=EPS)
         self.head = nn.Linear(dim, classes, bias=not tied)
         self._initialise(init_std)
+        with torch.no_grad():
+            self.positions *= position_init_scale
         self._sharpen(qk_init_scale)
         if tied:
             self._tie(classes, vocabulary)
