@@ -72,7 +72,7 @@ class Transformer(nn.Module):
         self.head = nn.Linear(dim, classes, bias=not tied)
         self._initialise(init_std)
         with torch.no_grad():
-            self.positions *= position_init_scale
+            self.positions.mul_(position_init_scale)
         self._sharpen(qk_init_scale)
         if tied:
             self._tie(classes, vocabulary)
