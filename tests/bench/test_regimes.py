@@ -33,6 +33,13 @@ def test_the_nearest_recipe_is_the_one_that_differs_least() -> None:
     assert nearest_recipe(config.model_dump(mode="json")) == ("small/chain_digits", {"training.lr": 7e-4})
 
 
+def test_a_run_older_than_a_setting_had_its_default() -> None:
+    config = recipe("small/chain_tiles").but({"model.position_init_scale": 1.0}).model_dump(mode="json")
+    expected = nearest_recipe(config)
+    del config["model"]["position_init_scale"]
+    assert nearest_recipe(config) == expected == ("small/chain_tiles", {"model.position_init_scale": 1.0})
+
+
 def test_plateau_and_fall_are_the_detector_s() -> None:
     t = np.arange(0, 2_000, 20)
     losses = 0.6 - 0.55 / (1 + np.exp(-(t - 1_200) / 30)) + 0.002 * np.random.default_rng(0).standard_normal(len(t))

@@ -10,6 +10,7 @@ from typing import Any
 
 from eureka.curves.detector import detect
 from eureka.errors import RequestError
+from eureka.experiment import run_config
 from eureka.recipes import RECIPES
 from eureka.runs import Record, RunFolder, find_runs
 from eureka.study.statistics import flatten
@@ -19,8 +20,11 @@ NOT_A_CHANGE = {"training.seed", "attention.name"}  # they have columns of their
 
 
 def nearest_recipe(config: Record) -> tuple[str, dict[str, Any]]:
-    """The recipe that a run came from, and what was changed: the one of the same task from which it differs least."""
-    given = flatten(config)
+    """The recipe that a run came from, and what was changed: the one of the same task from which it differs least.
+
+    A run that is older than a setting had what is now its default.
+    """
+    given = flatten(run_config(**config).model_dump(mode="json"))
     same_task = [recipe for recipe in RECIPES.values() if recipe.task == config["task"]["name"]]
     if not same_task:
         raise RequestError(f"no recipe has the task {config['task']['name']!r}.")
