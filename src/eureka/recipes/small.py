@@ -121,9 +121,9 @@ def chain_digits() -> RunConfig:
     """three decisions on real digits, a token a picture"""
     return run_config(
         task={"name": "chain", "on": "digits", "decisions": 3},
-        model={"name": "encoder", "patch": 8},
+        model={"name": "encoder", "patch": 8, **CLEAR_POSITIONS},
         attention={"name": "softmax"},
-        training={"steps": 4000, "lr": 3e-4, "early_stop": True},
+        training={"steps": 4000, "lr": 1e-3, "early_stop": True},
     )
 
 
