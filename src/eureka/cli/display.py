@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from eureka.runs import RunFolder
+from eureka.runs import Record, RunFolder
+from eureka.study.statistics import differing_keys, flatten
 from eureka.study.status import RunStatus, run_status
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class StudyDisplay:
 
     def __init__(self, folders: Sequence[RunFolder]) -> None:
         self.folders = folders
+        self.labels = dict(zip((folder.path for folder in folders), labels(folders), strict=True))
         self.statuses = {folder.path: run_status(folder) for folder in folders}
         self.at_work: set[Any] = set()
         self._live: Any = None
@@ -51,7 +53,7 @@ class StudyDisplay:
         before, now = self.statuses[folder.path], run_status(folder)
         self.statuses[folder.path] = now
         if self._live is None and (now.phase, now.ended) != (before.phase, before.ended):
-            sys.stderr.write(f"{label(folder)}: {now.text}{_detail(now)}\n")
+            sys.stderr.write(f"{self.labels[folder.path]}: {now.text}{_detail(now)}\n")
             sys.stderr.flush()
 
     def _draw(self) -> Group:
@@ -74,7 +76,9 @@ class StudyDisplay:
             status = self.statuses[folder.path]
             bar = ProgressBar(total=status.steps, completed=status.step if not status.ended else status.steps, width=20)
             text = Text("starting" if self._is_starting(folder) else status.text, STYLES[status.phase])
-            table.add_row(Text(label(folder)), bar, f"{status.step:,}", _number(status.loss), _number(status.accuracy), text)
+            table.add_row(
+                Text(self.labels[folder.path]), bar, f"{status.step:,}", _number(status.loss), _number(status.accuracy), text
+            )
         ended = sum(status.ended for status in self.statuses.values())
         return Group(table, Text(f"{ended} of {len(self.folders)} runs ended · Ctrl-C stops, the same command goes on", "dim"))
 
@@ -82,10 +86,17 @@ class StudyDisplay:
         return folder.path in self.at_work and self.statuses[folder.path].phase == "waiting"
 
 
-def label(folder: RunFolder) -> str:
-    """A run as people speak of it."""
-    config = folder.config() or {}
-    return f"{config['attention']['name']}, lr {config['training']['lr']:g}, seed {config['training']['seed']}"
+def labels(folders: Sequence[RunFolder]) -> list[str]:
+    """The runs as people speak of them: the fix, whatever distinguishes runs of one fix, and the seed."""
+    configs = [folder.config() or {} for folder in folders]
+    keys = differing_keys(configs)
+    return [_label(config, keys) for config in configs]
+
+
+def _label(config: Record, keys: Sequence[str]) -> str:
+    flat = flatten(config)
+    others = [f"{key.partition('.')[2]} {flat[key]}" for key in keys if key in flat]
+    return ", ".join([flat["attention.name"], *others, f"lr {flat['training.lr']:g}", f"seed {flat['training.seed']}"])
 
 
 def _number(value: float | None) -> str:

@@ -41,7 +41,7 @@ def study(
 
 
 def _status(folder: Path | None, json: bool) -> None:
-    from eureka.cli.display import label
+    from eureka.cli.display import labels
     from eureka.cli.table import print_table
     from eureka.runs import find_runs
     from eureka.study.status import run_status
@@ -59,7 +59,10 @@ def _status(folder: Path | None, json: bool) -> None:
         ]
         print_json({"runs": document})
         return
-    rows = [(label(run), f"{s.step:,} / {s.steps:,}", _number(s.loss), _number(s.accuracy), s.text) for run, s in statuses]
+    rows = [
+        (label, f"{s.step:,} / {s.steps:,}", _number(s.loss), _number(s.accuracy), s.text)
+        for label, (_, s) in zip(labels(runs), statuses, strict=True)
+    ]
     print_table(["run", "step", "loss", "accuracy", "state"], rows)
     ended = sum(run.result() is not None for run in runs)
     sys.stdout.write(f"{ended} of {len(runs)} runs ended.\n")
