@@ -155,6 +155,18 @@ def test_the_plateau_of_the_main_task_is_the_paper_s() -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
+def test_the_first_step_alone_is_the_same_pictures_with_the_selector_for_a_label(name: str) -> None:
+    whole, first = (TASKS.build(name, {"tile": 7, "p_top_right": 0.3, "answer": answer}) for answer in ("label", "selector"))
+    a, b = (task.sample(2000, Generator().manual_seed(3)) for task in (whole, first))
+    assert torch.equal(a.inputs, b.inputs)
+    assert torch.equal(b.labels, a.steps["selector"])
+    chance, floor = first.levels()
+    assert (chance.accuracy, floor.accuracy, floor.loss) == (0.7, 1.0, 0.0)
+    assert float((b.labels == 0).float().mean()) == pytest.approx(chance.accuracy, abs=0.04)
+    assert chance.loss == pytest.approx(-0.3 * math.log(0.3) - 0.7 * math.log(0.7))
+
+
+@pytest.mark.parametrize("name", RULES)
 def test_the_same_generator_state_gives_the_same_pictures(name: str) -> None:
     task = TASKS.build(name, {"tile": 14})
     first, again = (task.sample(8, Generator().manual_seed(3)) for _ in range(2))

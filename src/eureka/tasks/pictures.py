@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 from eureka.data import Images, load_images
 from eureka.errors import RequestError
 from eureka.tasks.album import Album
-from eureka.tasks.chain import Chain
+from eureka.tasks.chain import Chain, smoothed_entropy
 from eureka.tasks.task import Batch, Level, Split, Task
 
 Tile = Literal[7, 14, 28]
@@ -57,6 +57,8 @@ class PictureTask(Task):
     """Two candidates for the label, and two things to compare that tell which of them it is.
 
     reading   how often a candidate is read right by the model at hand; nothing but the levels depends on it
+    answer    what to train on: the label, or "selector", which is the first step alone: is it the comparison that a model cannot
+              learn, or only that it is never told to compare?
     """
 
     classes = 10
@@ -64,11 +66,18 @@ class PictureTask(Task):
     needs_colour = False
 
     def __init__(
-        self, *, tile: Tile = 28, p_top_right: Share = 0.5, centred: bool = False, grey: bool = False, reading: Chance = 1.0
+        self,
+        *,
+        tile: Tile = 28,
+        p_top_right: Share = 0.5,
+        centred: bool = False,
+        grey: bool = False,
+        reading: Chance = 1.0,
+        answer: Literal["label", "selector"] = "label",
     ) -> None:
         if grey and self.needs_colour:
             raise RequestError("task.grey=true takes away the colours, and in this task they decide the label.")
-        self.p_top_right, self.centred, self.grey, self.reading = p_top_right, centred, grey, reading
+        self.p_top_right, self.centred, self.grey, self.reading, self.answer = p_top_right, centred, grey, reading, answer
         self.input_shape = (1 if grey else 3, 2 * tile, 2 * tile)
         self._shelves = {"train": shelf("train", tile, self.needs_photos), "validation": shelf("test", tile, self.needs_photos)}
 
@@ -83,7 +92,7 @@ class PictureTask(Task):
         inputs = sketch(tiles) if self.grey else paint(tiles, (scene.colours + noise).clamp(0, 1))
         if self.centred:
             inputs = inputs.sub_(CENTRE).div_(SCALE)
-        return Batch(inputs, scene.labels, scene.steps)
+        return Batch(inputs, scene.labels if self.answer == "label" else scene.steps[self.answer], scene.steps)
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """What a reader could do: with both candidates known, one of two classes; with the rule, the label.
@@ -91,7 +100,11 @@ class PictureTask(Task):
         A small model on small tiles takes a shirt for a coat, before and after its leap. What it reads right is measured on the
         task without its first step, ``--set task.p_top_right=0.999``; the plateau and the floor of that reader are these.
         """
-        return Chain(target_classes=self.classes, p_same=self.p_top_right).levels(label_smoothing, self.reading)
+        if self.answer == "label":
+            return Chain(target_classes=self.classes, p_same=self.p_top_right).levels(label_smoothing, self.reading)
+        p = self.p_top_right
+        guessing, certain = (smoothed_entropy(belief, self.classes, label_smoothing) for belief in ([p, 1 - p], [1.0]))
+        return [Level("nothing", guessing, max(p, 1 - p)), Level("the first step", certain, 1.0)]
 
 
 def paint(tiles: Tensor, colours: Tensor) -> Tensor:
