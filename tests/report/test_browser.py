@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eureka.report import write_report
+from eureka.tasks.chain import Chain
 
 Page = Any
 """The page of conftest.py: one that is open in the browser."""
@@ -65,6 +66,18 @@ def test_the_plateau_is_drawn_at_its_level_and_named(page: Page) -> None:
     texts = page.ask("return [...document.querySelectorAll('#plot .annotation-text')].map((a) => a.textContent)")
     assert "plateau0.624" in texts
     assert "plateau55 %" in texts
+
+
+def test_several_plateaus_are_named_by_their_levels_alone_and_no_name_lies_on_another(
+    browser: Page, plant: Any, tmp_path: Path
+) -> None:
+    plant(tmp_path / "study", leap=None, levels=Chain(decisions=4).levels())
+    browser.open(write_report([tmp_path / "study"], tmp_path / "report.html"))
+    boxes = """return [...document.querySelectorAll('#plot .annotation')].map(a => [a.textContent, a.getBoundingClientRect()])
+        .filter(([text]) => /^0\\.\\d+$/.test(text)).map(([text, box]) => [text, box.top, box.bottom])"""
+    named = sorted(browser.ask(boxes), key=lambda found: float(found[1]))
+    assert [text for text, _, _ in named] == ["0.624", "0.312", "0.156"]
+    assert all(upper[2] <= lower[1] + 4 for upper, lower in itertools.pairwise(named)), named  # a box has room above and below
 
 
 def test_a_click_on_the_legend_hides_a_fix_in_all_pictures_and_another_shows_it(page: Page) -> None:

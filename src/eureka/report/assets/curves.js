@@ -96,11 +96,12 @@ function levelShapes(cell, index, colours) {
 
 function levelLabels(cell, index, colours) {
   if (!cell.labels) return [];
-  return study.panels[cell.panel].levels.slice(0, -1).map((level) => {
+  const plateaus = study.panels[cell.panel].levels.slice(0, -1), word = plateaus.length > 1 ? "" : "plateau<br>"; // close ones need the room
+  return plateaus.map((level) => {
     const y = level[cell.metric.key] * cell.metric.scale;
     return {
       xref: `${axis("x", index)} domain`, yref: axis("y", index), x: 1, xanchor: "left", xshift: 5, y, yanchor: "middle",
-      showarrow: false, align: "left", text: `plateau<br>${Number(y.toPrecision(3))}${cell.metric.unit}`,
+      showarrow: false, align: "left", text: `${word}${Number(y.toPrecision(3))}${cell.metric.unit}`,
       font: { size: 12, color: colours.ink }, hovertext: `the best that can be done knowing only ${plain(level.knows)}`,
     };
   });
