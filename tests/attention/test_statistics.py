@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -20,9 +21,14 @@ def explicit(twin: Any, q: Tensor, k: Tensor, beta: Any, mask: Any) -> Tensor:
     return twin.weights_by_hand("temperature", operator, q.double() * beta, k.double(), NoMask() if mask is None else mask)
 
 
+@pytest.mark.parametrize("few", [0, 10**9])
 @pytest.mark.parametrize("per_row", [False, True])
 @pytest.mark.parametrize("mask", MASKS)
-def test_entropy_and_participation_equal_the_explicit_ones(twin: Any, mask: str, per_row: bool) -> None:
+def test_entropy_and_participation_equal_the_explicit_ones(
+    twin: Any, monkeypatch: pytest.MonkeyPatch, mask: str, per_row: bool, few: int
+) -> None:
+    for rows_up_to_which_calls_are_fused in ("FEW", "FEW_CAUSAL"):
+        monkeypatch.setattr(f"eureka.attention.statistics.{rows_up_to_which_calls_are_fused}", few)
     q, k, _ = (x.detach() for x in twin.inputs(SHAPE, 1.0, torch.float32))
     kind = twin.masks(2, 4, 30, 37, torch.float32)[mask]
     beta: Any = torch.rand(2, 4, 30, 1, generator=torch.Generator().manual_seed(0)) + 0.1 if per_row else 0.35
@@ -63,12 +69,22 @@ def rows(*tensors: Tensor) -> Any:
     return zip(*(x.flatten(0, 2) for x in tensors), strict=True)
 
 
-def test_a_row_that_sees_nothing_counts_as_zero() -> None:
+@pytest.mark.parametrize("few", [0, 10**9])
+def test_a_row_that_sees_nothing_counts_as_zero(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr("eureka.attention.statistics.FEW", few)
     q, k = torch.randn(2, 2, 1, 5, 4, generator=torch.Generator().manual_seed(0)).unbind(0)
     blind = KeyPadding(torch.tensor([[True] * 5, [False] * 5]))
     for statistic in (attention_entropy(q, k, 1.0, blind), participation(q, k, 1.0, blind), row_spread(q, k, blind)):
         assert (statistic[1] == 0).all()
         assert (statistic[0] > 0).all()
+
+
+def test_a_key_that_is_hidden_weighs_less_than_the_lowest_bias() -> None:
+    q, k = torch.zeros(1, 1, 1, 4), torch.randn(1, 1, 9, 4, generator=torch.Generator().manual_seed(0))
+    bias = torch.full((1, 9), -torch.inf)
+    bias[0, :3] = torch.finfo(torch.float32).min
+    assert attention_entropy(q, k, 1.0, bias).item() == pytest.approx(math.log(3))
+    assert participation(q, k, 1.0, bias).item() == pytest.approx(1 / 3)
 
 
 def test_a_common_part_of_the_keys_neither_blurs_the_entropy_nor_leaves_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

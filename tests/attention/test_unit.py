@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from eureka.attention import unit
 from eureka.attention.rowwise import call
@@ -77,3 +78,16 @@ def test_a_gradient_may_come_in_any_layout(layout: str) -> None:
 def test_an_empty_batch_has_empty_unit_vectors() -> None:
     y, grad = unit_and_gradients(torch.zeros(0, 2, 3, 4), torch.zeros(0, 2, 3, 4), None)
     assert y.shape == grad.shape == (0, 2, 3, 4)
+
+
+def test_zeros_without_memory_have_a_gradient_of_zero() -> None:
+    x, _, gain = drawn(2, torch.float32)
+    zeros = torch._efficientzerotensor(x.shape)
+    _, *grads = unit_and_gradients(x, zeros, gain)
+    assert all(bool((grad == 0).all()) for grad in grads)
+
+
+def test_who_traces_the_operations_gets_the_formula() -> None:
+    x, _, _ = drawn(2, torch.float32)
+    traced = make_fx(lambda x: call(unit.Unit, x, None), tracing_mode="real")(x)
+    torch.testing.assert_close(traced(x), torch.nn.functional.normalize(x, dim=-1))

@@ -55,9 +55,14 @@ class BlockVariance(Function):
         return torch.cat(parts, dim=2), grad_k.reshape(b, hk, -1, keys, d).sum(dim=2), None
 
 
+def rows_in_block(q: Tensor, keys: int) -> int:
+    """How many query rows of all samples and heads have about BLOCK logits together."""
+    return max(1, BLOCK // max(1, q.shape[0] * q.shape[1] * keys))
+
+
 def row_blocks(q: Tensor, keys: int) -> Iterator[slice]:
     """Slices of query rows of about BLOCK logits each."""
-    size = max(1, BLOCK // (q.shape[0] * q.shape[1] * keys))
+    size = rows_in_block(q, keys)
     return (slice(start, min(start + size, q.shape[2])) for start in range(0, q.shape[2], size))
 
 

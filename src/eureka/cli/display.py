@@ -95,7 +95,7 @@ def labels(folders: Sequence[RunFolder]) -> list[str]:
 
 def _label(config: Record, keys: Sequence[str]) -> str:
     flat = flatten(config)
-    others = [f"{key.partition('.')[2]} {flat[key]}" for key in keys if key in flat]
+    others = [f"{key if key.endswith('.name') else key.partition('.')[2]} {flat[key]}" for key in keys if key in flat]
     return ", ".join([flat["attention.name"], *others, f"lr {flat['training.lr']:g}", f"seed {flat['training.seed']}"])
 
 
