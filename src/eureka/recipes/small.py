@@ -107,7 +107,7 @@ def digit_groups() -> RunConfig:
 
 @SMALL.add(parameters=70_602, minutes=7)
 def chain_tiles() -> RunConfig:
-    """three decisions on synthetic tiles: two plateaus, two leaps"""
+    """three decisions on synthetic tiles; with norm_softmax two plateaus and two leaps"""
     return run_config(
         task={"name": "chain", "on": "tiles", "decisions": 3},
         model={"name": "encoder", **CLEAR_POSITIONS},
@@ -118,7 +118,7 @@ def chain_tiles() -> RunConfig:
 
 @SMALL.add(parameters=72_138, minutes=2)
 def chain_digits() -> RunConfig:
-    """three decisions on real digits, a token a picture: two plateaus, two leaps"""
+    """three decisions on real digits, a token a picture: one plateau, then another"""
     return run_config(
         task={"name": "chain", "on": "digits", "decisions": 3},
         model={"name": "encoder", "patch": 8, **CLEAR_POSITIONS},
