@@ -48,8 +48,8 @@ class Unit(Function):
         if h is None:
             return None, None
         length, x, gain = ctx.saved_tensors
-        h = h.clone() if h._is_zerotensor() else h  # zeros that have no memory
         if has_kernel(x) and bool((length >= SHORTEST).all()):
+            h = h.clone() if h._is_zerotensor() else h  # zeros that have no memory
             kept = in_rows(h, x), in_rows(x, x), gain_in_rows(gain, x), in_rows(length, x)
             rows, of_gain = torch.ops.aten._weight_norm_interface_backward(*kept, 0)
             grad, along = from_rows(rows, x), from_rows(of_gain, x)
@@ -65,9 +65,11 @@ class Unit(Function):
 
 def has_kernel(x: Tensor) -> bool:
     """Whether the kernel takes x: plain numbers on a processor, at least one, and nobody who traces or batches the operations."""
-    plain = type(x) is Tensor and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and not x._is_zerotensor()
-    traced = torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack() > 0
-    return plain and not traced and not torch._C._are_functorch_transforms_active() and x.dim() == 4 and x.numel() > 0
+    if torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack() > 0:
+        return False
+    if torch._C._are_functorch_transforms_active() or type(x) is not Tensor or x._is_zerotensor():
+        return False
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and x.dim() == 4 and x.numel() > 0
 
 
 def in_rows(x: Tensor, like: Tensor) -> Tensor:
