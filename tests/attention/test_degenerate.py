@@ -153,3 +153,17 @@ def test_no_row_depends_on_a_key_it_does_not_see(twin: Any, offset: int) -> None
         changed[:, :, cut + offset + 1 :] = -1e6
         after = operator(q, other, changed, Causal(offset)), operator.beta(q, other, Causal(offset))
         assert all(torch.equal(x[:, :, : cut + 1], y[:, :, : cut + 1]) for x, y in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("name", ["softmax", "norm_softmax", "norm_softmax_var", "qk_norm", "ssmax", "sinkhorn", "sigmoid"])
+def test_a_hidden_key_is_not_seen_where_all_visible_ones_have_the_lowest_bias(twin: Any, name: str) -> None:
+    g = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 2, 5, 4, generator=g).unbind(0)
+    bias = torch.zeros(5, 5)
+    bias[0] = torch.tensor([torch.finfo(torch.float32).min] * 3 + [-torch.inf] * 2)
+    operator = twin.make(name, 2, 4).float()
+    other = v.clone()
+    other[:, :, 3:] += 100.0
+    with torch.no_grad():
+        assert torch.equal(operator(q, k, v, bias)[:, :, 0], operator(q, k, other, bias)[:, :, 0])
+        assert (operator.weights(q, k, bias)[:, :, 0, 3:] == 0).all()

@@ -52,6 +52,8 @@ def shown(logits: Tensor, mask: Mask, lowest: float | None = None) -> Shown | No
         return None
     low = torch.finfo(logits.dtype).min / 2 if lowest is None else lowest
     bias = mask.bias.to(logits.dtype) if isinstance(mask, Bias) else torch.zeros((), dtype=logits.dtype, device=logits.device)
+    if lowest is None and isinstance(mask, Bias):
+        bias = bias.clamp_min(low / 2)  # as good as hidden, but never under a key that is
     count = torch.as_tensor(visible_counts(mask, queries, keys, logits.device)).to(logits.dtype)
     return Shown(visible.to(logits.dtype), torch.where(visible, bias, low), count.clamp_min(1), count.clamp_max(1))
 
