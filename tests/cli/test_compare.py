@@ -93,7 +93,19 @@ def test_report_reads_what_compare_wrote(study: tuple[Path, subprocess.Completed
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path: Path, signum: signal.Signals) -> None:
-    arguments = ["compare", "tiles", "--seeds", "1", *SMALL, "--set", "training.steps=4000", "--workers", "1", "--fix", "softmax"]
+    arguments = [
+        "compare",
+        "tiles",
+        "--seeds",
+        "1",
+        *SMALL,
+        "--set",
+        "training.steps=400000",
+        "--workers",
+        "1",
+        "--fix",
+        "softmax",
+    ]
     process = subprocess.Popen([sys.executable, "-m", "eureka", *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not any(path.stat().st_size > 500 for path in tmp_path.rglob("metrics.jsonl")):
@@ -106,7 +118,7 @@ def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path: Path, signum: 
     assert "Traceback" not in errors
     [checkpoint, *_] = sorted(tmp_path.rglob("step-*.pt"))
     reached = int(checkpoint.stem.removeprefix("step-"))
-    assert 0 < reached < 4000
+    assert 0 < reached < 400000
 
 
 def test_in_a_terminal_the_display_is_live_and_standard_output_stays_clean(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ processes there are.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,7 +64,14 @@ def join_replicas(batch_size: int, device: str) -> Replicas:
         raise RequestError(f"training.batch_size ({batch_size}) must be a multiple of the number of processes ({count}).")
     if not dist.is_initialized():
         dist.init_process_group("nccl" if device == "cuda" else "gloo")
+        atexit.register(_leave)
     return Replicas(dist.get_rank(), count)
+
+
+def _leave() -> None:
+    """Its threads must end before the process does, or the process may die of them after all work is done."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def map_batch(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
