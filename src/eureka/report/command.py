@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eureka.report.formats import setting
+from eureka.formats import setting
 from eureka.report.groups import Groups
 from eureka.report.markup import Html, join, tag
 from eureka.report.reading import ReportRun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eureka.report.formats import number, percent
+from eureka.formats import number, percent
 from eureka.report.markup import Html, join, tag
 from eureka.report.reading import ReportRun
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eureka.report.formats import rate, setting
+from eureka.formats import rate, setting
 from eureka.report.palette import Mark, marks
 from eureka.report.reading import ReportRun
 from eureka.study.settings import CONTROLS, is_neutral, is_of_fix, setting_keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eureka.report.formats import count, listing, plural
+from eureka.formats import count, listing, plural
 from eureka.report.groups import Groups
 from eureka.report.markup import Html, join, tag
 from eureka.study.statistics import Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eureka.report.formats import rate
+from eureka.formats import rate
 from eureka.report.groups import Groups
 from eureka.report.headline import fix_name
 from eureka.report.markup import Html, tag

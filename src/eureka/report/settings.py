@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from eureka.report.formats import NONE, count, number, percent, setting
+from eureka.formats import NONE, count, number, percent, setting
 from eureka.report.groups import Groups
 from eureka.report.markup import Html, join, tag
 from eureka.report.reading import ReportRun

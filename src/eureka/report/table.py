@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from eureka.report.formats import NONE, count, percent, rate, setting
+from eureka.formats import NONE, count, percent, rate, setting
 from eureka.report.groups import Groups
 from eureka.report.headline import fix_name
 from eureka.report.markup import Html, join, tag

@@ -1,0 +1,67 @@
+"""Files that are there whole or not at all, and a lock that ends with its process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from eureka.errors import FolderBusyError, RequestError, WorkError
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents; a failure is one sentence."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"cannot make the folder {path}: {error.strerror}; choose another with --out.") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write to a temporary name beside the file, then rename: a reader sees the old file or the new one, never a part.
+
+    The file gets the mode that the user's umask gives, so that others can read a shared cache or study.
+    """
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise WorkError(f"cannot write {path}: {error.strerror}.") from None
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+@contextlib.contextmanager
+def locked(path: Path, busy: str | None = None) -> Iterator[None]:
+    """Hold the lock of a file; it ends with the process, however that ends.
+
+    busy   the message of the error when another process holds the lock; without one, wait for it
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, timeout=-1 if busy is None else 0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise FolderBusyError(str(busy)) from None
+    except OSError as error:
+        raise WorkError(f"cannot lock {path}: {error.strerror}.") from None
+    try:
+        yield
+    finally:
+        lock.release()
