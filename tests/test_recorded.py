@@ -1,6 +1,6 @@
 """What must not change: the losses of an existing config, and the keys of every JSON document of the command line.
 
-``python tests/test_recorded.py losses`` (or ``keys``) writes the record anew. Do that only for a change that is meant to change them.
+``python tests/test_recorded.py losses`` (or ``keys``) writes the record anew: only for a change that is meant to change them.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import io
 from collections.abc import Sequence
 from itertools import groupby
 
-from eureka.report.comparing import Against
 from eureka.formats import rate
+from eureka.report.comparing import Against
 from eureka.report.groups import Groups
 from eureka.report.headline import fix_name
 from eureka.report.markup import Html, join, tag

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eureka.report.comparing import FixArm
 from eureka.formats import rate
+from eureka.report.comparing import FixArm
 from eureka.report.groups import Groups
 from eureka.report.markup import Html, tag
 from eureka.runs import Record

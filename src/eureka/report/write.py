@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from eureka.formats import plural
 from eureka.report.choices import segments
 from eureka.report.command import again
 from eureka.report.comparing import comparisons, fix_arms
 from eureka.report.definition import definition
-from eureka.formats import plural
 from eureka.report.groups import Groups, group
 from eureka.report.headline import headline, notes
 from eureka.report.heat import heat_map
