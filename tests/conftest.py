@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eureka.experiment import RunConfig, run_config
+from eureka.config import RunConfig, run_config
 
 
 def tiny_config(**training: Any) -> RunConfig:

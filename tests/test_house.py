@@ -14,7 +14,7 @@ import eureka
 
 SOURCE = Path(eureka.__file__).parent
 
-ANYONE = {"errors", "registry", "lazy"}
+ANYONE = {"errors", "registry", "lazy", "files", "formats"}
 BELOW: dict[str, set[str]] = {
     "curves": {"runs"},
     "runs": set(),
@@ -26,9 +26,10 @@ BELOW: dict[str, set[str]] = {
     "patching": {"attention"},
     "probes": {"attention", "patching"},
     "training": {"tasks", "probes", "schedules", "runs"},
-    "experiment": {"attention", "data", "tasks", "models", "patching", "probes", "training", "schedules", "runs"},
-    "recipes": {"experiment"},
-    "study": {"experiment", "recipes", "training", "curves", "runs"},
+    "config": {"attention", "tasks", "models", "training"},
+    "experiment": {"config", "attention", "data", "tasks", "models", "patching", "probes", "training", "schedules", "runs"},
+    "recipes": {"config"},
+    "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
     "report": {"curves", "runs", "study"},
     "integrations": {"curves", "probes", "patching"},
 }

@@ -15,13 +15,14 @@ from eureka.lazy import lazy
 
 if TYPE_CHECKING:
     from eureka.attention.operator import Operator, make_operator
+    from eureka.config import RunConfig, run_config
     from eureka.curves.detector import detect
     from eureka.curves.moment import EurekaMoment
     from eureka.curves.online import OnlineDetector
     from eureka.curves.plateaus import find_plateaus
     from eureka.curves.readers import read_curve
     from eureka.errors import EurekaError, RequestError
-    from eureka.experiment import RunConfig, RunResult, run, run_config
+    from eureka.experiment import RunResult, run
     from eureka.patching.patch import patch
     from eureka.probes.attention import AttentionProbe
     from eureka.probes.linear import linear_probes
@@ -67,6 +68,7 @@ __getattr__, __dir__ = lazy(
         "write_report": "eureka.report.write",
         **dict.fromkeys(["EurekaError", "RequestError"], "eureka.errors"),
         **dict.fromkeys(["Operator", "make_operator"], "eureka.attention.operator"),
-        **dict.fromkeys(["RunConfig", "RunResult", "run", "run_config"], "eureka.experiment"),
+        **dict.fromkeys(["RunConfig", "run_config"], "eureka.config"),
+        **dict.fromkeys(["RunResult", "run"], "eureka.experiment"),
     },
 )

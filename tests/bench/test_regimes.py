@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from eureka.bench.regimes import HEADER, nearest_recipe, seen, table
-from eureka.experiment import RunConfig, run
+from eureka.config import RunConfig
+from eureka.experiment import run
 from eureka.recipes import recipe
 from eureka.runs import RunFolder
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eureka.cli.display import StudyDisplay, labels
-from eureka.experiment import RunConfig
+from eureka.config import RunConfig
 from eureka.runs import RunFolder
 
 

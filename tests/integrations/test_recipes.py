@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from eureka.attention.operator import Operator
+from eureka.config import RunConfig, run_config
 from eureka.errors import RequestError
-from eureka.experiment import RunConfig, build, run, run_config
+from eureka.experiment import build, run
 from eureka.recipes import recipe
 
 pytest.importorskip("transformers")

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 import eureka
 from eureka.attention.norm_softmax import NormSoftmax
 from eureka.attention.operator import Operator
+from eureka.config import run_config
 from eureka.errors import RequestError, UnknownNameError
-from eureka.experiment import build, run_config
+from eureka.experiment import build
 from eureka.patching import unpatch
 
 E, H = 12, 2

@@ -35,7 +35,8 @@ class Home(nn.Module):
 
 
 def own() -> nn.Module:
-    from eureka.experiment import build, run_config
+    from eureka.config import run_config
+    from eureka.experiment import build
 
     config = run_config(task={"name": "tiles"}, model={"name": "encoder", "dim": E}, attention={"name": "softmax"}, training={})
     return build(config)[1].blocks[0]  # type: ignore[no-any-return]

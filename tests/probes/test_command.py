@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from eureka.cli.probe import probe
 from eureka.cli.probing import before_the_leap
+from eureka.config import RunConfig, run_config
 from eureka.errors import RequestError, WorkError
-from eureka.experiment import RunConfig, build, run, run_config
+from eureka.experiment import build, run
 from eureka.runs import RunFolder
 
 app = typer.Typer()

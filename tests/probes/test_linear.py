@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
+from eureka.config import run_config
 from eureka.errors import RequestError
-from eureka.experiment import build, run_config
+from eureka.experiment import build
 from eureka.probes import linear_probes
 from eureka.probes.logistic import PORTIONS, read_off
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eureka.experiment import RunConfig
+from eureka.config import RunConfig
 from eureka.runs import RunFolder
 from eureka.study.comparison import compare_fixes, compare_runs, smallest_p
 from eureka.study.statistics import ended_runs

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from eureka.config import RunConfig
 from eureka.errors import RequestError, UnknownNameError
-from eureka.experiment import RunConfig
 from eureka.study import Study
 
 GRID = {"training.seed": [0, 1], "training.lr": [1e-3, 1e-2], "attention.name": ["softmax", "norm_softmax"]}

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from eureka.experiment import RunConfig, run
+from eureka.config import RunConfig
+from eureka.experiment import run
 from eureka.runs import RunFolder
 from eureka.study import Study, summarise
 

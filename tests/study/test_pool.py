@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from eureka.config import RunConfig
 from eureka.errors import WorkError
-from eureka.experiment import RunConfig, run
+from eureka.experiment import run
 from eureka.runs import RunFolder
 from eureka.study import LocalPool, Study, summarise
 from eureka.study.pool import check_failures

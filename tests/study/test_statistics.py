@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from eureka.experiment import RunConfig
+from eureka.config import RunConfig
 from eureka.runs import RunFolder
 from eureka.study import summarise
 from eureka.study.statistics import censored_median, clopper_pearson

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from eureka.experiment import RunConfig
+from eureka.config import RunConfig
 from eureka.study import Study
 from eureka.study.table import OUTCOMES, write_runs
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Generator
 
+from eureka.config import run_config
 from eureka.data import load_digits
-from eureka.experiment import build, run_config, token_names
+from eureka.experiment import build, token_names
 from eureka.tasks.digits import HELD_OUT_EVERY, MEAN, SCALE
 
 ANSWERS = {"indicator a": "indicator_1", "indicator b": "indicator_2", "target a": "target_1", "target b": "target_2"}

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from eureka.config import RunConfig
 from eureka.errors import RequestError
-from eureka.experiment import RunConfig, build, run
+from eureka.experiment import build, run
 from eureka.runs import RunFolder
 from eureka.training.query_key_rate import QueryKeyRate
 

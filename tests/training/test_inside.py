@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from eureka.attention import FIXES
+from eureka.config import RunConfig, run_config
 from eureka.errors import DamagedRunError, RequestError
-from eureka.experiment import RunConfig, build, run, run_config
+from eureka.experiment import build, run
 from eureka.runs import Record, RunFolder
 from eureka.training import Interrupted
 from eureka.training.checkpoint import checkpoint_files, load_checkpoint, save_checkpoint

@@ -12,8 +12,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from eureka.config import RunConfig
 from eureka.errors import DamagedRunError, FolderBusyError, RequestError
-from eureka.experiment import RunConfig, build, run
+from eureka.experiment import build, run
 from eureka.runs import Record, RunFolder
 from eureka.training import Interrupted, TrainingConfig
 from eureka.training.checkpoint import checkpoint_files, checkpoint_step, load_checkpoint

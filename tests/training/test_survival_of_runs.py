@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from eureka.config import RunConfig, run_config
 from eureka.errors import DamagedRunError, RequestError
-from eureka.experiment import RunConfig, run, run_config
+from eureka.experiment import run
 from eureka.runs import RunFolder
 from eureka.training.checkpoint import checkpoint_files, load_checkpoint
 

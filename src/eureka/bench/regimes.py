@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from eureka.config import run_config
 from eureka.curves.detector import detect
 from eureka.errors import RequestError
-from eureka.experiment import run_config
 from eureka.recipes import RECIPES
 from eureka.runs import Record, RunFolder, find_runs
 from eureka.study.statistics import flatten

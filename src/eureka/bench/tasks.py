@@ -10,8 +10,9 @@ from torch import Generator
 
 from eureka.bench.assembly import PerSample
 from eureka.bench.timing import interleaved
+from eureka.config import RunConfig
 from eureka.errors import RequestError
-from eureka.experiment import RunConfig, build
+from eureka.experiment import build
 from eureka.recipes import RECIPES
 from eureka.tasks import TASKS, Task
 from eureka.training.optimiser import make_optimiser

@@ -18,8 +18,9 @@ import torch
 from torch import nn
 
 from eureka.bench.timing import Job, interleaved
+from eureka.config import RunConfig
 from eureka.errors import RequestError
-from eureka.experiment import RunConfig, build
+from eureka.experiment import build
 from eureka.recipes import RECIPES, recipe
 from eureka.runs import Record, RunFolder
 from eureka.study import LocalPool, Study

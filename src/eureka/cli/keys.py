@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from eureka.experiment import PARTS, RunConfig
+from eureka.config import PARTS, RunConfig
 from eureka.training import TrainingConfig
 
 LIMITS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}

@@ -49,7 +49,8 @@ def located(path: Path) -> tuple[RunFolder, Path | None]:
 
 def initial(folder: RunFolder) -> Snapshot:
     """Before the first step."""
-    from eureka.experiment import build, run_config
+    from eureka.config import run_config
+    from eureka.experiment import build
 
     config = folder.config()
     assert config is not None

@@ -12,7 +12,7 @@ import typer
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, print_json
 
 if TYPE_CHECKING:
-    from eureka.experiment import RunConfig
+    from eureka.config import RunConfig
 
 
 def run(

@@ -9,8 +9,8 @@ paper/*         as the paper ran it; needs a graphics card
 
 from __future__ import annotations
 
+from eureka.config import RunConfig
 from eureka.errors import UnknownNameError
-from eureka.experiment import RunConfig
 from eureka.recipes.first import FIRST
 from eureka.recipes.hf import HF
 from eureka.recipes.paper import PAPER

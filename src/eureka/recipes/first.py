@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eureka.experiment import RunConfig, run_config
+from eureka.config import RunConfig, run_config
 from eureka.recipes.recipe import Group
 
 FIRST = Group("")

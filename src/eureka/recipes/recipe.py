@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from eureka.experiment import RunConfig
+from eureka.config import RunConfig
 
 Make = Callable[[], RunConfig]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eureka.experiment import RunConfig, run_config
+from eureka.config import RunConfig, run_config
 from eureka.recipes.recipe import Group
 
 SMALL = Group("small/")

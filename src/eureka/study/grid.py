@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eureka.config import RunConfig
 from eureka.errors import RequestError
-from eureka.experiment import RunConfig
 from eureka.runs import RunFolder, make_folder
 
 

@@ -70,8 +70,9 @@ def carry_out_there(path: str) -> str | None:
     """One run, on whatever node this is. Returns why it could not be done, or None."""
     from pathlib import Path
 
+    from eureka.config import run_config
     from eureka.errors import EurekaError, FolderBusyError
-    from eureka.experiment import run, run_config
+    from eureka.experiment import run
 
     folder = RunFolder(Path(path))
     for attempt in range(60):

@@ -7,8 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
+from eureka.config import run_config
 from eureka.errors import EurekaError
-from eureka.experiment import run, run_config
+from eureka.experiment import run
 from eureka.runs import Record, RunFolder
 from eureka.training import Interrupted
 
