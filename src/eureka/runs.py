@@ -1,35 +1,235 @@
 """A run on disk: a folder that explains itself.
 
     config.json        everything that decides the result
+    recipe.json        the recipe that the run was made from, and the keys that were changed; absent where no recipe was used
     environment.json   versions and machine, which decide the last bits
-    task.json          what theory says of the task: the levels of its plateaus and its floor
-    metrics.jsonl      one JSON object a line, one line each time the run logs
-    attention.jsonl    likewise, what attention did in some of the training steps: by site and measure, a number for each head
-    attention/         the weights of attention on one validation sample at some steps, as NumPy arrays (layer, head, query, key)
-    result.json        written once, when the run has ended
-    probes.json        what `eureka probe` measured last
+    task.json          the levels of the task's plateaus and its floor, computed from theory, and the names of its tokens
+    metrics.jsonl      one `Metrics` a line, one line each time the run logs
+    attention.jsonl    one `ProbeRecord` a line: what attention did in some of the training steps
+    attention/         weights of attention on one validation sample at some steps, as NumPy arrays (layer, head, query, key)
+    result.json        the `Outcome`, written once, when the run has ended
+    probes.json        the `Probes` that `eureka probe` measured last
     checkpoints/       where to go on from after an interruption
+    worker.log         what the run's process wrote, when a pool started it
 
-A step always means so many steps done: what is told of step 0 is told of the model as it was initialised. Only the standard
-library is needed to read one, and NumPy for the weights.
+This module alone reads and writes these files (a checkpoint is written by `eureka.training.checkpoint`). A step counts the steps
+done: step 0 is the model as it was initialised. No torch is needed to read a run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
-from eureka.errors import DamagedRunError, FolderBusyError, RequestError, WorkError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
-Record = dict[str, Any]
+from eureka.errors import DamagedRunError, WorkError
+from eureka.files import locked, make_folder, write_whole
+
 DIGITS = 9 * "[0-9]"
-"""How files are found that are named by a step."""
+"""The pattern of a step in a file name."""
+Status = Literal["finished", "stopped_early", "diverged"]
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+"""A float that may be NaN; JSON has no NaN, so a file says null."""
+MEASURES = ("entropy", "participation", "spread", "near_uniform", "near_one_hot", "grad_q", "grad_k", "grad_v", "grad_ratio")
+"""The measures of a `SiteRecord`, in the order in which people should see them."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Level:
+    """The best that a predictor can do which has learned only part of the task."""
+
+    knows: str
+    """the part that it has learned"""
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One line of ``metrics.jsonl``; the training figures are means over all steps since the line before."""
+
+    step: int
+    train_loss: Number
+    train_accuracy: Number
+    validation_loss: Number
+    validation_accuracy: Number
+    lr: float
+
+
+@dataclass(frozen=True)
+class Leap:
+    """A run left one level for the next; `eureka.training.leaps` has the rule."""
+
+    level: int
+    """which plateau it ended, from 0"""
+    onset: int
+    """the first logged step from which the loss stayed below the level"""
+    step: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    status: Status
+    steps: int
+    seconds: float
+    samples: int
+    eureka_step: int | None
+    """the step of the leap to the floor; None without one"""
+    onset_step: int | None
+    moments: tuple[Leap, ...]
+    """every leap, the one from the first plateau first"""
+    final_loss: float | None
+    final_accuracy: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"moments": [asdict(leap) for leap in self.moments]}
+
+
+@dataclass(frozen=True)
+class SiteRecord:
+    """One attention layer: by measure, a number for each head."""
+
+    index: int
+    name: str
+    values: dict[str, list[Number]] = field(default_factory=dict)
+
+    def mean(self, measure: str) -> float | None:
+        """The mean over heads; None when it was not measured."""
+        known = [value for value in self.values.get(measure, []) if math.isfinite(value)]
+        return sum(known) / len(known) if known else None
+
+
+@dataclass(frozen=True)
+class ProbeRecord:
+    """All attention layers at one training step."""
+
+    step: int
+    sites: list[SiteRecord]
+
+    def site(self, name: str) -> SiteRecord:
+        return next(site for site in self.sites if site.name == name)
+
+    def scalars(self, prefix: str = "attention") -> dict[str, float]:
+        """For loggers: the mean over heads of every measure of every site."""
+        means = {f"{prefix}/{site.name}/{measure}": site.mean(measure) for site in self.sites for measure in MEASURES}
+        return {name: value for name, value in means.items() if value is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and numbers; a value that is not finite becomes None."""
+        return _plain(asdict(self))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearProbe:
+    """How well one answer can be read off one representation."""
+
+    site: str
+    layer: int
+    head: int | None
+    """None for what all heads made together."""
+    representation: str
+    """q, k, v; z, the mixed values of a head; block, the output of the whole block"""
+    answer: str
+    accuracy: Number
+    """on samples that the probe was not fitted to"""
+    chance: Number
+    """the share of the commonest answer"""
+    bits: Number
+    """online code length in bits an answer: how hard the answers are to transmit to somebody who sees the representation"""
+    uniform_bits: Number
+    """the same for somebody who sees nothing and knows nothing: log₂ of the number of classes"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain texts and numbers; a value that is not finite becomes None."""
+        return _plain(asdict(self))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What linear probes read off a model after a number of steps."""
+
+    step: int
+    found: list[LinearProbe]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"step": self.step, "found": [one.to_json() for one in self.found]}
+
+
+@dataclass(frozen=True)
+class Probes:
+    """What `eureka probe` measured last."""
+
+    record: ProbeRecord | None = None
+    linear: dict[str, Readings] = field(default_factory=dict)
+    """by when: "before" the Eureka-moment, "after" it"""
+
+    def to_json(self) -> dict[str, Any]:
+        record = {} if self.record is None else {"record": self.record.to_json()}
+        return record | ({"linear": {when: found.to_json() for when, found in self.linear.items()}} if self.linear else {})
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """What theory says of the task."""
+
+    levels: list[Level] = field(default_factory=list)
+    """the plateaus in the order in which they are left, and last the floor"""
+    tokens: list[str] | None = None
+    """the names of the tokens of a sample, where the task knows them"""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The recipe that a run was made from, and the keys that were changed."""
+
+    recipe: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StoredConfig:
+    """The config of a run as its file has it: readable without knowing its task, model or fix. `eureka.config` checks it."""
+
+    parts: Mapping[str, Mapping[str, Any]]
+
+    @cached_property
+    def flat(self) -> dict[str, Any]:
+        """All settings by the keys people type: ``{"training.lr": 0.0003, …}``."""
+        return {f"{part}.{key}": value for part, values in self.parts.items() for key, value in values.items()}
+
+    @property
+    def task(self) -> str:
+        return str(self.flat["task.name"])
+
+    @property
+    def fix(self) -> str:
+        return str(self.flat["attention.name"])
+
+    @property
+    def lr(self) -> float:
+        return float(self.flat["training.lr"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.flat["training.seed"])
+
+    @property
+    def steps(self) -> int:
+        return int(self.flat["training.steps"])
+
+
+NEEDED = ("task.name", "attention.name", "training.lr", "training.seed", "training.steps")
+"""The keys without which a config.json is not that of a run but, for example, that of a model saved beside it."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +237,10 @@ class RunFolder:
     """The files of one run."""
 
     path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
 
     @property
     def metrics_file(self) -> Path:
@@ -50,99 +254,113 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
-    def map_file(self, step: int) -> Path:
-        """Where the weights of attention at a step are, or would be."""
-        return self.path / "attention" / f"step-{step:09d}.npy"
-
     @property
-    def name(self) -> str:
-        return self.path.name
+    def worker_log(self) -> Path:
+        return self.path / "worker.log"
 
-    def config(self) -> Record | None:
-        return self._read("config.json")
+    def config(self) -> StoredConfig | None:
+        """The config, or None where there is none or where it is not that of a run."""
+        content = self._read("config.json", dict[str, Any])
+        if content is None or not all(isinstance(part, dict) for part in content.values()):
+            return None
+        config = StoredConfig(content)
+        return config if all(key in config.flat for key in NEEDED) else None
 
-    def environment(self) -> Record | None:
-        return self._read("environment.json")
+    def origin(self) -> Origin | None:
+        return self._read("recipe.json", Origin)
 
-    def levels(self) -> list[Record]:
-        """Where theory puts the plateaus and, last, the floor: ``{"knows", "loss", "accuracy"}`` each."""
-        levels: list[Record] = (self._read("task.json") or {}).get("levels", [])
-        return levels
+    def environment(self) -> dict[str, str]:
+        return self._read("environment.json", dict[str, str]) or {}
 
-    def result(self) -> Record | None:
+    def task(self) -> TaskRecord:
+        return self._read("task.json", TaskRecord) or TaskRecord()
+
+    def levels(self) -> list[Level]:
+        """Where theory puts the plateaus and, last, the floor."""
+        return self.task().levels
+
+    def result(self) -> Outcome | None:
         """How the run ended, or None while it has not."""
-        return self._read("result.json")
+        return self._read("result.json", Outcome)
 
-    def tokens(self) -> list[str]:
-        """What the tokens of a sample are called, where the task knows."""
-        tokens: list[str] = (self._read("task.json") or {}).get("tokens") or []
-        return tokens
+    def probes(self) -> Probes | None:
+        return self._read("probes.json", Probes)
 
-    def probes(self) -> Record | None:
-        """What `eureka probe` measured last."""
-        return self._read("probes.json")
-
-    def metrics(self) -> list[Record]:
+    def metrics(self) -> list[Metrics]:
         """All logged lines; a last line that was torn by a kill is left out."""
-        return read_lines(self.metrics_file)
+        return read_lines(self.metrics_file, Metrics)
 
-    def attention(self) -> list[Record]:
-        """What attention did: ``{"step", "sites": [{"index", "name", "values": {measure: [a number for each head]}}]}`` each."""
-        return read_lines(self.attention_file)
+    def attention(self) -> list[ProbeRecord]:
+        """All lines about attention; a last line that was torn by a kill is left out."""
+        return read_lines(self.attention_file, ProbeRecord)
+
+    def map_file(self, step: int) -> Path:
+        """The file with the weights of attention at a step."""
+        return self.path / "attention" / f"step-{step:09d}.npy"
 
     def maps(self) -> dict[int, Path]:
         """The steps at which the weights of attention were kept, and their files."""
-        return {
-            int(path.stem.removeprefix("step-")): path for path in sorted((self.path / "attention").glob(f"step-{DIGITS}.npy"))
-        }
+        files = sorted((self.path / "attention").glob(f"step-{DIGITS}.npy"))
+        return {int(path.stem.removeprefix("step-")): path for path in files}
 
-    def write(self, name: str, content: Record) -> None:
-        """Write one of the JSON files, whole or not at all."""
-        write_atomically(self.path / name, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+    def write_config(self, config: StoredConfig) -> None:
+        self._write("config.json", config.parts)
+
+    def write_origin(self, origin: Origin) -> None:
+        self._write("recipe.json", asdict(origin))
+
+    def write_environment(self, versions: Mapping[str, str]) -> None:
+        self._write("environment.json", versions)
+
+    def write_task(self, task: TaskRecord) -> None:
+        self._write("task.json", asdict(task))
+
+    def write_result(self, outcome: Outcome) -> None:
+        self._write("result.json", outcome.to_json())
+
+    def write_probes(self, probes: Probes) -> None:
+        self._write("probes.json", probes.to_json())
+
+    def write_map(self, step: int, array: bytes) -> None:
+        """Keep the weights of attention at a step, an array in NumPy's file format."""
+        file = self.map_file(step)
+        make_folder(file.parent)
+        write_whole(file, array)
 
     def create(self) -> None:
         make_folder(self.checkpoints)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep every other process out of this run while it goes on; the lock ends with the process, however that ends."""
+        """Keep every other process out of this run; the lock ends with the process, however that ends."""
         self.create()
-        with (self.path / ".lock").open("w") as lock:
-            if not _try_lock(lock.fileno()):
-                raise FolderBusyError(
-                    f"{self.path}: another process is at work on this run; wait for it or choose another folder."
-                )
+        busy = f"{self.path}: another process is at work on this run; wait for it or choose another folder."
+        with locked(self.path / ".lock", busy):
             yield
 
-    def _read(self, name: str) -> Record | None:
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        path = self.path / name
         try:
-            content = json.loads((self.path / name).read_bytes())
+            content = path.read_bytes()
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise DamagedRunError(f"{self.path / name} is not JSON ({error}); move the run folder away to start again.") from None
-        if not isinstance(content, dict):
-            raise DamagedRunError(f"{self.path / name} is not a JSON object; move the run folder away to start again.")
-        return content
+        return _parsed(content, kind, str(path))
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        write_whole(self.path / name, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
 
 
-def read_lines(path: Path, size: int | None = None) -> list[Record]:
-    """The whole lines of a log, or those in its first `size` bytes; a last line that was torn by a kill is left out."""
-    try:
-        lines = path.read_bytes()[:size].split(b"\n")
-    except FileNotFoundError:
-        return []
-    return [_line(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+@dataclass(frozen=True)
+class Run:
+    """A run whose config and result have been read, once."""
 
+    folder: RunFolder
+    config: StoredConfig
+    outcome: Outcome | None
 
-def _line(path: Path, number: int, line: bytes) -> Record:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise DamagedRunError(f"{path}: line {number} is not a JSON object; move the run folder away to start again.")
-    return record
+    @property
+    def eureka_step(self) -> int | None:
+        return None if self.outcome is None else self.outcome.eureka_step
 
 
 def find_runs(folder: Path) -> list[RunFolder]:
@@ -152,46 +370,84 @@ def find_runs(folder: Path) -> list[RunFolder]:
     return [RunFolder(path.parent) for path in sorted(folder.glob("**/config.json"))]
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder, or say in one sentence why that cannot be."""
+def read_run(folder: RunFolder) -> Run | None:
+    """A run as it is now; None where the folder holds none."""
+    # the result first: a run that ends in between is then read as unfinished, never as ended without its last line
+    outcome, config = folder.result(), folder.config()
+    return None if config is None else Run(folder, config, outcome)
+
+
+class RecordLog:
+    """A log of records while it is written: every line is whole on disk before training goes on.
+
+    It knows its size, so that a resumed run can cut off what came after its checkpoint. Of several processes of one run only the
+    first writes; the others count along.
+    """
+
+    def __init__(self, path: Path, writes: bool = True) -> None:
+        self.path, self.writes = path, writes
+        self.size = 0
+
+    def open(self, size: int) -> None:
+        """Go on after the first `size` bytes; the lines behind them will be logged again."""
+        if self.writes:
+            self.path.touch()
+            if self.path.stat().st_size < size:
+                raise DamagedRunError(
+                    f"{self.path} is shorter than its checkpoint knows; move the run folder away to start again."
+                )
+            with self.path.open("r+b") as file:
+                file.truncate(size)
+        self.size = size
+
+    def append(self, record: Metrics | ProbeRecord) -> None:
+        """Write one line."""
+        content = record.to_json() if isinstance(record, ProbeRecord) else asdict(record)
+        line = json.dumps(content).encode() + b"\n"
+        if self.writes:
+            self._write(line)
+        self.size += len(line)
+
+    def _write(self, line: bytes) -> None:
+        try:
+            with self.path.open("ab") as file:
+                file.write(line)
+        except OSError as error:
+            raise WorkError(f"cannot write {self.path}: {error.strerror}; run again to go on from the last checkpoint.") from None
+
+
+def read_lines(path: Path, kind: type[T], size: int | None = None) -> list[T]:
+    """The whole lines of a log, or those in its first `size` bytes; a last line that was torn by a kill is left out."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RequestError(f"cannot make the folder {path}: {error.strerror}; choose another with --out.") from None
+        lines = path.read_bytes()[:size].split(b"\n")
+    except FileNotFoundError:
+        return []
+    return [_parsed(line, kind, f"{path}: line {number}") for number, line in enumerate(lines[:-1], start=1)]
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write to a temporary name beside the file, then rename: a reader sees the old file or the new one, never half of one."""
+def _parsed(content: bytes, kind: type[T], where: str) -> T:
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise WorkError(f"cannot write {path}: {error.strerror}.") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise WorkError(f"cannot write {path}: {error.strerror}.") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        return _adapter(kind).validate_json(content, strict=True)  # type: ignore[no-any-return]
+    except ValidationError as error:
+        problem = _problem(error)
+        raise DamagedRunError(f"{where} is not what a run writes ({problem}); move the run folder away to start again.") from None
 
 
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
-def _try_lock(descriptor: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # Windows has no flock; two processes on one run are then not noticed
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key}: {first['msg']}" if key else str(first["msg"])
+
+
+def _plain(value: Any) -> Any:
+    """A value that is not finite becomes None, which JSON has."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
