@@ -7,7 +7,7 @@ import math
 import pytest
 
 from eureka.schedules import constant, cosine_ramp, warm_up
-from eureka.training import TrainingConfig
+from eureka.training.config import TrainingConfig
 from eureka.training.optimiser import learning_rate
 
 

@@ -14,7 +14,7 @@ from eureka.errors import RequestError, UnknownNameError
 from eureka.models import MODELS
 from eureka.registry import Registry, validated
 from eureka.tasks import TASKS
-from eureka.training import TrainingConfig
+from eureka.training.config import TrainingConfig
 
 PARTS: dict[str, Registry] = {"task": TASKS, "model": MODELS, "attention": FIXES}
 """The parts of a config that are chosen by name."""

@@ -6,7 +6,7 @@ import contextlib
 import platform
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,28 +14,30 @@ from typing import TYPE_CHECKING, Any
 from eureka.config import RunConfig, run_config
 from eureka.errors import RequestError
 from eureka.models import MODELS
-from eureka.runs import Record, RunFolder
+from eureka.runs import Metrics, Outcome, RunFolder, Status, StoredConfig, TaskRecord
 from eureka.tasks import TASKS
 
 if TYPE_CHECKING:
-    from eureka.training import Loop
+    from torch import nn
+
+    from eureka.tasks.task import Task
+    from eureka.training.loop import Loop
     from eureka.training.replicas import Replicas
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended; the same as its ``result.json``."""
+    """A run that has ended."""
 
     folder: RunFolder
-    record: Record
+    outcome: Outcome
 
     @property
     def eureka_step(self) -> int | None:
-        step: int | None = self.record["eureka_step"]
-        return step
+        return self.outcome.eureka_step
 
 
-def build(config: RunConfig) -> tuple[Any, Any]:
+def build(config: RunConfig) -> tuple[Task, nn.Module]:
     """The task and the model of a config, the model freshly initialised from the seed."""
     import torch
 
@@ -65,8 +67,8 @@ def _named(part: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return part["name"], {key: value for key, value in part.items() if key != "name"}
 
 
-def run(config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Record], None] | None = None) -> RunResult:
-    """Carry out a run in a folder, or go on with it where it was interrupted; a finished run is only read.
+def run(config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Metrics], None] | None = None) -> RunResult:
+    """Train in a folder, or go on where the run was interrupted; a finished run is only read.
 
     Under torchrun every process calls this; the first one keeps the folder.
     """
@@ -77,11 +79,11 @@ def run(config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Record], 
     check_device(config)
     replicas = _join(config)
     with folder.held() if replicas.first else contextlib.nullcontext():
-        return RunResult(folder, _carry_out(config, folder, replicas, on_log))
+        return RunResult(folder, _train(config, folder, replicas, on_log))
 
 
 def check_device(config: RunConfig) -> None:
-    """Say in one sentence that a device is not there."""
+    """Refuse a device that PyTorch does not find."""
     device = config.training.device
     if device == "cpu":
         return
@@ -98,10 +100,11 @@ def _join(config: RunConfig) -> Replicas:
 
 
 def _check_same(config: RunConfig, folder: RunFolder) -> None:
-    """A folder belongs to one config for ever."""
-    there, here = folder.config(), config.model_dump(mode="json")
-    if there is None or there == here or run_config(**there) == config:
+    """A folder belongs to one config."""
+    stored, here = folder.config(), config.model_dump(mode="json")
+    if stored is None or stored.parts == here or run_config(**stored.parts) == config:
         return
+    there = stored.parts
     changed = [
         f"{part}.{key} was {there.get(part, {}).get(key)!r} and is now {value!r}"
         for part, values in here.items()
@@ -112,51 +115,52 @@ def _check_same(config: RunConfig, folder: RunFolder) -> None:
     raise RequestError(f"{folder.path} holds a run with another config ({what}); choose another folder with --out.")
 
 
-def _carry_out(config: RunConfig, folder: RunFolder, replicas: Replicas, on_log: Callable[[Record], None] | None) -> Record:
+def _train(config: RunConfig, folder: RunFolder, replicas: Replicas, on_log: Callable[[Metrics], None] | None) -> Outcome:
     import torch
 
-    from eureka.training import Loop
+    from eureka.training.loop import Loop
 
     torch.set_num_threads(config.training.threads)
     torch.use_deterministic_algorithms(config.training.deterministic, warn_only=True)
     task, model = build(config)
     loop = Loop(model, task, config.training, folder, on_log if replicas.first else None, replicas)
     if replicas.first:
-        folder.write("config.json", config.model_dump(mode="json"))
-        folder.write("environment.json", environment())
-        folder.write("task.json", {"levels": [asdict(level) for level in loop.levels], "tokens": token_names(task, model)})
-    record = _result(loop, loop.run())
+        folder.write_config(StoredConfig(config.model_dump(mode="json")))
+        folder.write_environment(environment())
+        folder.write_task(TaskRecord(loop.levels, token_names(task, model)))
+    outcome = _outcome(loop, loop.run())
     if replicas.first:
-        folder.write("result.json", record)
-    return record
+        folder.write_result(outcome)
+    return outcome
 
 
-def token_names(task: Any, model: Any) -> list[str] | None:
-    """What the tokens of a sample are called; a patch of a picture is called by the tile that it lies in."""
-    patch, tiles = getattr(getattr(model, "embed", None), "patch", None), task.tile_names
+def token_names(task: Task, model: nn.Module) -> list[str] | None:
+    """The names of a sample's tokens; a patch of a picture has the name of the tile that it lies in."""
+    patch: tuple[int, int] | None = getattr(getattr(model, "embed", None), "patch", None)
+    tiles = task.tile_names
     if patch is None or tiles is None:
         return None if task.token_names is None else list(task.token_names)
     rows, columns = (size // side for size, side in zip(task.input_shape[-2:], patch, strict=True))
     return [tiles[y * len(tiles) // rows][x * len(tiles[0]) // columns] for y in range(rows) for x in range(columns)]
 
 
-def _result(loop: Loop, status: str) -> Record:
+def _outcome(loop: Loop, status: Status) -> Outcome:
     progress = loop.progress
-    last = (progress.records or [{}])[-1]
-    return {
-        "status": status,
-        "steps": loop.step,
-        "seconds": round(loop.seconds, 3),
-        "samples": loop.step * loop.config.batch_size,
-        "eureka_step": progress.moment.step if progress.moment else None,
-        "onset_step": progress.moment.onset if progress.moment else None,
-        "moments": [asdict(moment) for moment in progress.moments()],
-        "final_loss": last.get("validation_loss"),
-        "final_accuracy": last.get("validation_accuracy"),
-    }
+    last = progress.metrics[-1] if progress.metrics else None
+    return Outcome(
+        status=status,
+        steps=loop.step,
+        seconds=round(loop.seconds, 3),
+        samples=loop.step * loop.config.batch_size,
+        eureka_step=progress.leap.step if progress.leap else None,
+        onset_step=progress.leap.onset if progress.leap else None,
+        moments=tuple(progress.leaps()),
+        final_loss=last.validation_loss if last else None,
+        final_accuracy=last.validation_accuracy if last else None,
+    )
 
 
-def environment() -> Record:
+def environment() -> dict[str, str]:
     """Versions and machine: what the config does not decide."""
     from importlib.metadata import version
 

@@ -427,7 +427,7 @@ def read_lines(path: Path, kind: type[T], size: int | None = None) -> list[T]:
 
 def _parsed(content: bytes, kind: type[T], where: str) -> T:
     try:
-        return _adapter(kind).validate_json(content, strict=True)  # type: ignore[no-any-return]
+        return _adapter(kind).validate_json(content, strict=True)  # type: ignore[arg-type, no-any-return]
     except ValidationError as error:
         problem = _problem(error)
         raise DamagedRunError(f"{where} is not what a run writes ({problem}); move the run folder away to start again.") from None

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from eureka.runs import RunFolder
-from eureka.training.moment import Point, eureka_moment, find_moments
+from eureka.training.leaps import Point, eureka_moment, find_moments
 
 CONFIG: dict[str, dict[str, Any]] = {
     "task": {"name": "tiles", "decisions": 2},

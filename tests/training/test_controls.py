@@ -13,7 +13,7 @@ from eureka.config import RunConfig
 from eureka.errors import RequestError
 from eureka.experiment import build, run
 from eureka.runs import RunFolder
-from eureka.training.query_key_rate import QueryKeyRate
+from eureka.training.optimiser import QueryKeyRate
 
 
 def split_and_fused(dim: int = 8) -> tuple[nn.ModuleList, nn.Linear]:
@@ -68,7 +68,7 @@ def test_the_scale_reaches_training(tiny: RunConfig, tmp_path: Path) -> None:
     run(tiny, tmp_path / "plain")
     run(tiny.but({"training.qk_lr_scale": 10}), tmp_path / "fast")
     plain, fast = (RunFolder(tmp_path / name).metrics() for name in ("plain", "fast"))
-    assert plain[0]["train_loss"] != fast[0]["train_loss"]
+    assert plain[0].train_loss != fast[0].train_loss
 
 
 def test_a_model_without_queries_is_refused() -> None:

@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from eureka.config import RunConfig
 from eureka.errors import DamagedRunError, FolderBusyError, RequestError
 from eureka.experiment import build, run
-from eureka.runs import Record, RunFolder
-from eureka.training import Interrupted, TrainingConfig
+from eureka.runs import Metrics, RunFolder
 from eureka.training.checkpoint import checkpoint_files, checkpoint_step, load_checkpoint
+from eureka.training.config import TrainingConfig
 from eureka.training.optimiser import make_optimiser
+from eureka.training.signals import Interrupted
 
 
 def final_weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -61,7 +62,7 @@ def bare_loop(config: RunConfig) -> list[float]:
 
 def test_the_loop_trains_exactly_as_a_bare_loop_does(tiny: RunConfig, tmp_path: Path) -> None:
     run(tiny, tmp_path)
-    logged = {record["step"]: record["train_loss"] for record in RunFolder(tmp_path).metrics()}
+    logged = {line.step: line.train_loss for line in RunFolder(tmp_path).metrics()}
     losses = bare_loop(tiny)
     previous = 0
     for step in sorted(logged):
@@ -88,8 +89,8 @@ class StopAt:
     def __init__(self, step: int, how: Any) -> None:
         self.step, self.how = step, how
 
-    def __call__(self, record: Record) -> None:
-        if record["step"] >= self.step:
+    def __call__(self, line: Metrics) -> None:
+        if line.step >= self.step:
             self.how()
 
 
@@ -149,7 +150,7 @@ def test_a_finished_run_is_only_read(tiny: RunConfig, tmp_path: Path) -> None:
     first = run(tiny, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     second = run(tiny, tmp_path)
-    assert second.record == first.record
+    assert second.outcome == first.outcome
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
@@ -166,10 +167,10 @@ def test_two_processes_cannot_work_on_one_run(tiny: RunConfig, tmp_path: Path) -
 
 def test_a_diverging_run_ends_as_diverged_with_its_step(tiny: RunConfig, tmp_path: Path) -> None:
     result = run(tiny.but({"training.lr": 1e30}), tmp_path)
-    assert result.record["status"] == "diverged"
-    assert 1 <= result.record["steps"] < tiny.training.steps
+    assert result.outcome.status == "diverged"
+    assert 1 <= result.outcome.steps < tiny.training.steps
     assert result.eureka_step is None
-    assert all(math.isfinite(record["train_loss"]) for record in RunFolder(tmp_path).metrics())
+    assert all(math.isfinite(line.train_loss) for line in RunFolder(tmp_path).metrics())
 
 
 def test_a_damaged_log_is_an_error_with_the_line(tmp_path: Path) -> None:
@@ -182,9 +183,9 @@ def test_the_folder_explains_the_run(tiny: RunConfig, tmp_path: Path) -> None:
     run(tiny, tmp_path)
     folder = RunFolder(tmp_path)
     assert folder.config() == json.loads(json.dumps(tiny.model_dump(mode="json")))
-    assert (folder.environment() or {})["torch"] == torch.__version__
-    assert [level["accuracy"] for level in folder.levels()] == pytest.approx([0.55, 1.0])
-    assert [record["step"] for record in folder.metrics()] == [5, 10, 15, 20, 24]
+    assert folder.environment()["torch"] == torch.__version__
+    assert [level.accuracy for level in folder.levels()] == pytest.approx([0.55, 1.0])
+    assert [line.step for line in folder.metrics()] == [5, 10, 15, 20, 24]
 
 
 def test_an_early_stop_ends_the_run_the_asked_number_of_steps_after_its_moment(tmp_path: Path, tiny: RunConfig) -> None:
@@ -194,13 +195,13 @@ def test_an_early_stop_ends_the_run_the_asked_number_of_steps_after_its_moment(t
         | {"training.batch_size": 128, "training.early_stop": True, "training.early_stop_after": 15, "training.warmup": 20}
     )
     result = run(config, tmp_path)
-    assert result.record["status"] == "stopped_early"
+    assert result.outcome.status == "stopped_early"
     assert result.eureka_step is not None
-    assert result.record["steps"] == result.eureka_step + 15
-    assert result.record["onset_step"] <= result.eureka_step
+    assert result.outcome.steps == result.eureka_step + 15
+    assert result.outcome.onset_step <= result.eureka_step
     steps = [checkpoint_step(path) for path in checkpoint_files(tmp_path / "checkpoints")]
     assert len(steps) == 3, "the last two, and one from before the leap"
-    assert 0 <= result.record["onset_step"] - steps[0] < config.training.checkpoint_every
+    assert 0 <= result.outcome.onset_step - steps[0] < config.training.checkpoint_every
 
 
 def test_weight_decay_spares_vectors_positions_and_class_token(tiny: RunConfig) -> None:

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from eureka.config import RunConfig, run_config
 from eureka.errors import DamagedRunError, RequestError
 from eureka.experiment import run
-from eureka.runs import RunFolder
+from eureka.runs import RunFolder, StoredConfig
 from eureka.training.checkpoint import checkpoint_files, load_checkpoint
 
 WORKER = [sys.executable, "-m", "eureka.study.worker"]
@@ -26,7 +27,7 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 def prepared(config: RunConfig, path: Path) -> RunFolder:
     folder = RunFolder(path)
     folder.create()
-    folder.write("config.json", config.model_dump(mode="json"))
+    folder.write_config(StoredConfig(config.model_dump(mode="json")))
     return folder
 
 
@@ -131,13 +132,13 @@ def test_torchrun_gives_the_losses_of_one_process_for_the_same_global_batch(
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("no Eureka-moment" if name == "many" else "No Eureka-moment") <= 1
     folders = [RunFolder(next((tmp_path / name).iterdir())) for name in ("one", "many")]
-    assert [line["step"] for line in folders[1].attention()] == [0], "only the first process writes"
+    assert [line.step for line in folders[1].attention()] == [0], "only the first process writes"
     assert list(folders[1].maps()) == list(folders[0].maps())
     one, many = (folder.metrics() for folder in folders)
-    assert [record["step"] for record in one] == [record["step"] for record in many]
+    assert [line.step for line in one] == [line.step for line in many]
     for a, b in zip(one, many, strict=True):
-        assert a["train_loss"] == pytest.approx(b["train_loss"], abs=1e-5)
-        assert a["validation_loss"] == pytest.approx(b["validation_loss"], abs=1e-5)
+        assert a.train_loss == pytest.approx(b.train_loss, abs=1e-5)
+        assert a.validation_loss == pytest.approx(b.validation_loss, abs=1e-5)
 
 
 def test_a_batch_that_cannot_be_shared_evenly_is_refused(
@@ -163,8 +164,8 @@ def test_bfloat16_trains_and_keeps_its_weights_in_float32(tiny: RunConfig, tmp_p
     run(tiny, tmp_path / "full")
     run(tiny.but({"training.precision": "bfloat16"}), tmp_path / "half")
     full, half = (RunFolder(tmp_path / name).metrics()[-1] for name in ("full", "half"))
-    assert full["train_loss"] != half["train_loss"]
-    assert full["train_loss"] == pytest.approx(half["train_loss"], abs=0.1)
+    assert full.train_loss != half.train_loss
+    assert full.train_loss == pytest.approx(half.train_loss, abs=0.1)
     state = load_checkpoint(tmp_path / "half/checkpoints")
     assert state is not None
     assert {tensor.dtype for tensor in state["model"].values()} == {torch.float32}
@@ -175,10 +176,10 @@ def test_tensorboard_shows_the_numbers_of_the_log_by_the_same_names(tiny: RunCon
     run(tiny.but({"training.tensorboard": True}), tmp_path)
     shown = events.EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"scalars": 0})
     shown.Reload()
-    for record in RunFolder(tmp_path).metrics():
-        for name in set(record) - {"step"}:
-            value = next(event.value for event in shown.Scalars(name) if event.step == record["step"])
-            assert value == pytest.approx(record[name], rel=1e-6)
+    for line in map(asdict, RunFolder(tmp_path).metrics()):
+        for name in set(line) - {"step"}:
+            value = next(event.value for event in shown.Scalars(name) if event.step == line["step"])
+            assert value == pytest.approx(line[name], rel=1e-6)
 
 
 def test_a_config_survives_its_json(tiny: RunConfig) -> None:

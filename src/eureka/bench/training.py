@@ -25,7 +25,7 @@ from eureka.recipes import RECIPES, recipe
 from eureka.runs import Record, RunFolder
 from eureka.study import LocalPool, Study
 from eureka.tasks import Task
-from eureka.training import Loop
+from eureka.training.loop import Loop
 from eureka.training.optimiser import make_optimiser
 
 CHOSEN = [*(name for name in RECIPES if "/" not in name or name.startswith("small/")), "paper/main"]

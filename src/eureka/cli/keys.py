@@ -12,7 +12,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from eureka.config import PARTS, RunConfig
-from eureka.training import TrainingConfig
+from eureka.training.config import TrainingConfig
 
 LIMITS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 

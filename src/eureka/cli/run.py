@@ -38,7 +38,7 @@ def _carry_out(config: RunConfig, root: Path, json: bool) -> None:
     from eureka.experiment import run as carry_out
     from eureka.study.grid import run_name
     from eureka.study.status import run_status
-    from eureka.training import Interrupted
+    from eureka.training.signals import Interrupted
 
     folder = root / run_name(config)
     try:

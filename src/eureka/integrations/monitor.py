@@ -11,7 +11,7 @@ from torch import nn
 from eureka.curves.online import Event, OnlineDetector
 from eureka.patching.patch import Patched
 from eureka.probes.attention import AttentionProbe
-from eureka.probes.record import ProbeRecord
+from eureka.runs import ProbeRecord
 
 Scalars = dict[str, float]
 

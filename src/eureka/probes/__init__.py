@@ -8,10 +8,10 @@ from eureka.lazy import lazy
 
 if TYPE_CHECKING:
     from eureka.probes.attention import AttentionProbe
-    from eureka.probes.linear import LinearProbe, linear_probes
+    from eureka.probes.linear import linear_probes
     from eureka.probes.maps import attention_maps
-    from eureka.probes.record import ProbeRecord, SiteRecord
     from eureka.probes.regions import RegionRecord, attention_to
+    from eureka.runs import LinearProbe, ProbeRecord, SiteRecord
 
 __all__ = [
     "AttentionProbe",
@@ -28,9 +28,9 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "AttentionProbe": "eureka.probes.attention",
-        **dict.fromkeys(["LinearProbe", "linear_probes"], "eureka.probes.linear"),
+        "linear_probes": "eureka.probes.linear",
         "attention_maps": "eureka.probes.maps",
-        **dict.fromkeys(["ProbeRecord", "SiteRecord"], "eureka.probes.record"),
+        **dict.fromkeys(["LinearProbe", "ProbeRecord", "SiteRecord"], "eureka.runs"),
         **dict.fromkeys(["RegionRecord", "attention_to"], "eureka.probes.regions"),
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
@@ -22,8 +23,8 @@ from eureka.patching.sites import Site
 from eureka.patching.steps import followed
 from eureka.probes.measures import measure
 from eureka.probes.projections import projections
-from eureka.probes.record import ProbeRecord, SiteRecord, gradient_ratio
 from eureka.probes.watching import sites_of
+from eureka.runs import ProbeRecord, SiteRecord
 
 
 class AttentionProbe:
@@ -168,3 +169,14 @@ class AttentionProbe:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def gradient_ratio(q: list[float], k: list[float], v: list[float]) -> list[float]:
+    """(|∂W_Q| + |∂W_K|) / (2 |∂W_V|) head by head; small when the softmax passes no gradient on.
+
+    >>> gradient_ratio([1.0, 1.0], [3.0], [4.0])
+    [0.5, 0.5]
+    """
+    heads = max(len(q), len(k), len(v))
+    q, k, v = ([x for x in part for _ in range(heads // len(part))] for part in (q, k, v))  # grouped heads share their keys
+    return [(a + b) / (2 * c) if c > 0 else math.nan for a, b, c in zip(q, k, v, strict=True)]

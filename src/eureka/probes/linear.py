@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -22,6 +21,7 @@ from eureka.patching.seat import Seen
 from eureka.patching.sites import Site
 from eureka.probes.logistic import read_off
 from eureka.probes.watching import as_is, main_output, operator_of, run_model, sites_of, watching
+from eureka.runs import LinearProbe
 
 Tokens = Literal["all", "mean"] | int
 REPRESENTATIONS = ("q", "k", "v", "z", "block")
@@ -31,31 +31,6 @@ class SamplesTask(Protocol):
     """A task, as far as a probe needs it."""
 
     def sample(self, n: int, generator: Generator, /) -> Any: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearProbe:
-    """How well one answer can be read off one representation."""
-
-    site: str
-    layer: int
-    head: int | None
-    """None for what all heads made together."""
-    representation: str
-    """q, k, v; z, the mixed values of a head; block, what the whole block gives on"""
-    answer: str
-    accuracy: float
-    """on samples that the probe was not fitted to"""
-    chance: float
-    """the share of the commonest answer"""
-    bits: float
-    """online code length in bits an answer: how hard the answers are to transmit to somebody who sees the representation"""
-    uniform_bits: float
-    """the same for somebody who sees nothing and knows nothing: log₂ of the number of classes"""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain texts and numbers; what is not a number becomes None."""
-        return {key: None if value != value else value for key, value in asdict(self).items()}
 
 
 def linear_probes(

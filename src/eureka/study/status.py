@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eureka.runs import Record, RunFolder
-from eureka.training.moment import Point, eureka_moment
+from eureka.training.leaps import Point, eureka_moment
 
 Phase = Literal["waiting", "learning", "plateau", "eureka", "ended", "diverged"]
 NEAR = 0.03

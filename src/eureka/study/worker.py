@@ -11,7 +11,7 @@ from eureka.config import run_config
 from eureka.errors import EurekaError
 from eureka.experiment import run
 from eureka.runs import Record, RunFolder
-from eureka.training import Interrupted
+from eureka.training.signals import Interrupted
 
 
 def work(folder: RunFolder, parent: int) -> int:

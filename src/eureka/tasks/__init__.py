@@ -8,11 +8,11 @@ from eureka.lazy import lazy
 
 if TYPE_CHECKING:
     from eureka.tasks.registry import TASKS
-    from eureka.tasks.task import Batch, Level, Split, Task
+    from eureka.tasks.task import Batch, Split, Task
 
-__all__ = ["TASKS", "Batch", "Level", "Split", "Task"]
+__all__ = ["TASKS", "Batch", "Split", "Task"]
 
 __getattr__, __dir__ = lazy(
     __name__,
-    {"TASKS": "eureka.tasks.registry", **dict.fromkeys(["Batch", "Level", "Split", "Task"], "eureka.tasks.task")},
+    {"TASKS": "eureka.tasks.registry", **dict.fromkeys(["Batch", "Split", "Task"], "eureka.tasks.task")},
 )

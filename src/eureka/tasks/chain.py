@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from eureka.tasks.task import Level
+from eureka.runs import Level
 
 MAIN, OTHER = (0, 3), (1, 2)  # the two diagonals of a block
 

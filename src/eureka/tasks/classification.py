@@ -10,8 +10,9 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from eureka.errors import RequestError
+from eureka.runs import Level
 from eureka.tasks.chain import smoothed_entropy
-from eureka.tasks.task import Batch, Level, Split, Task
+from eureka.tasks.task import Batch, Split, Task
 
 Count = Annotated[int, Field(ge=1)]
 

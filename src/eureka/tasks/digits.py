@@ -9,9 +9,10 @@ from pydantic import Field
 from torch import Generator
 
 from eureka.data import load_digits
+from eureka.runs import Level
 from eureka.tasks.album import Album
 from eureka.tasks.chain import Chain
-from eureka.tasks.task import Batch, Level, Split, Task
+from eureka.tasks.task import Batch, Split, Task
 
 MEAN, SCALE = 0.3, 0.37  # of the pixels, rounded: inputs are centred and of unit size
 HELD_OUT_EVERY = 4

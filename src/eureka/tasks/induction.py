@@ -10,8 +10,9 @@ from pydantic import Field
 from torch import Generator
 
 from eureka.errors import RequestError
+from eureka.runs import Level
 from eureka.tasks.sequence import IGNORED, SequenceTask
-from eureka.tasks.task import Batch, Level, Split
+from eureka.tasks.task import Batch, Split
 
 Count = Annotated[int, Field(ge=2)]
 

@@ -9,8 +9,9 @@ from pydantic import Field
 from torch import Generator
 
 from eureka.data import encoded_corpus
+from eureka.runs import Level
 from eureka.tasks.sequence import IGNORED, SequenceTask
-from eureka.tasks.task import Batch, Level, Split
+from eureka.tasks.task import Batch, Split
 from eureka.tasks.text_levels import Score, Statistics
 
 Count = Annotated[int, Field(ge=2)]

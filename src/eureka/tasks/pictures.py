@@ -19,9 +19,10 @@ from torch import Generator, Tensor
 
 from eureka.data import Images, load_images
 from eureka.errors import RequestError
+from eureka.runs import Level
 from eureka.tasks.album import Album
 from eureka.tasks.chain import Chain, smoothed_entropy
-from eureka.tasks.task import Batch, Level, Split, Task
+from eureka.tasks.task import Batch, Split, Task
 
 Tile = Literal[7, 14, 28]
 Share = Annotated[float, Field(gt=0, lt=1)]

@@ -8,7 +8,8 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
-from eureka.tasks.task import Batch, Level, Split, Task
+from eureka.runs import Level
+from eureka.tasks.task import Batch, Split, Task
 
 Count = Annotated[int, Field(ge=1)]
 

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
+from eureka.runs import Level
 from eureka.tasks.chain import smoothed_entropy
 from eureka.tasks.sequence import IGNORED, SequenceTask
-from eureka.tasks.task import Batch, Level, Split
+from eureka.tasks.task import Batch, Split
 
 Count = Annotated[int, Field(ge=2)]
 

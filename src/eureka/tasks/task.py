@@ -10,6 +10,8 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from eureka.runs import Level
+
 Split = Literal["train", "validation"]
 
 
@@ -20,15 +22,6 @@ class Batch:
     inputs: Tensor
     labels: Tensor
     steps: Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Level:
-    """The best that a predictor can do which has learned only part of the task."""
-
-    knows: str
-    loss: float
-    accuracy: float
 
 
 class Task(ABC):

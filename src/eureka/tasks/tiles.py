@@ -8,8 +8,9 @@ import torch
 from pydantic import Field
 from torch import Generator
 
+from eureka.runs import Level
 from eureka.tasks.chain import Chain
-from eureka.tasks.task import Batch, Level, Split, Task
+from eureka.tasks.task import Batch, Split, Task
 
 
 class Tiles(Task):

@@ -1,4 +1,4 @@
-"""Where to go on from: plain tensors and numbers, written whole or not at all; the last two, and one from before the leap."""
+"""Checkpoints: plain tensors and numbers, each file whole or absent. A run keeps its last two and one from before its leap."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 
 import torch
 
-from eureka.runs import DIGITS, write_atomically
+from eureka.files import write_whole
+from eureka.runs import DIGITS
 
 KEPT = 2
 _log = logging.getLogger(__name__)
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any], onset: int | None = None) -> None:
-    """Write the state of a step and forget all but the last two, and the one before the `onset` of a Eureka-moment."""
+    """Write the state of a step; delete all but the last two and the one before the `onset` of a Eureka-moment."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    write_atomically(folder / f"step-{step:09d}.pt", buffer.getvalue())
+    write_whole(folder / f"step-{step:09d}.pt", buffer.getvalue())
     before = None if onset is None else checkpoint_before(folder, onset)
     for old in checkpoint_files(folder)[:-KEPT]:
         if old != before:
@@ -41,7 +42,7 @@ def checkpoint_step(path: Path) -> int:
 
 
 def checkpoint_before(folder: Path, onset: int) -> Path | None:
-    """The newest checkpoint that is not later than a step; where all are, the oldest."""
+    """The newest checkpoint at or before a step; the oldest one where all are later."""
     files = checkpoint_files(folder)
     return next((path for path in reversed(files) if checkpoint_step(path) <= onset), files[0] if files else None)
 

@@ -1,4 +1,4 @@
-"""The training loop. It is given a model and a task and never asks which; what it writes is a run folder."""
+"""The training loop: it trains any model on any task and writes a run folder."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from eureka.runs import Record, RunFolder
-from eureka.tasks import Batch, Split, Task
+from eureka.runs import Metrics, RecordLog, RunFolder, Status
+from eureka.tasks.task import Batch, Split, Task
+from eureka.training.attention_log import AttentionLog
 from eureka.training.checkpoint import load_checkpoint, save_checkpoint
 from eureka.training.config import TrainingConfig
-from eureka.training.inside import Inside
-from eureka.training.line_log import LineLog
-from eureka.training.optimiser import learning_rate, make_optimiser, set_learning_rate
+from eureka.training.optimiser import QueryKeyRate, learning_rate, make_optimiser, set_learning_rate
 from eureka.training.progress import Progress
-from eureka.training.query_key_rate import QueryKeyRate
 from eureka.training.replicas import Replicas, join_replicas, map_batch
 from eureka.training.signals import Interrupted, StopRequest
 from eureka.training.tensorboard import TensorBoardLog
 
-Status = Literal["finished", "stopped_early", "diverged"]
 VALIDATION_SEED = 20_240_610  # the same validation samples for every run of a task
-DIVERGED = 1_000  # what processes tell each other besides signal numbers
+DIVERGED = 1_000  # above every signal number: processes agree on the larger of the two
 
 
 class Loop:
@@ -38,11 +36,11 @@ class Loop:
         task: Task,
         config: TrainingConfig,
         folder: RunFolder,
-        on_log: Callable[[Record], None] | None = None,
+        on_log: Callable[[Metrics], None] | None = None,
         replicas: Replicas | None = None,
     ) -> None:
         self.model, self.task, self.config, self.folder = model.to(config.device), task, config, folder
-        self.listeners: list[Callable[[Record], None]] = [on_log] if on_log else []
+        self.listeners: list[Callable[[Metrics], None]] = [on_log] if on_log else []
         self.replicas = replicas or join_replicas(config.batch_size, config.device)
         self.forward = self.replicas.wrap(self.model)
         self.operators: list[Any] = [module for module in model.modules() if callable(getattr(module, "advance", None))]
@@ -52,14 +50,14 @@ class Loop:
         self.generator = Generator().manual_seed(config.seed)
         self.validation = self._sample(config.validation_samples, Generator().manual_seed(VALIDATION_SEED), "validation")
         self.levels = task.levels(config.label_smoothing)
-        self.progress = Progress(LineLog(folder.metrics_file, self.replicas.first), self.levels, config.device)
-        self.inside = Inside(self.model, config, folder, self.validation.inputs[:1], self.replicas.first)
+        self.progress = Progress(RecordLog(folder.metrics_file, self.replicas.first), self.levels, config.device)
+        self.attention = AttentionLog(self.model, config, folder, self.validation.inputs[:1], self.replicas.first)
         self.step, self.seconds = 0, 0.0
 
     def run(self) -> Status:
         """Train until the end, an early stop or divergence; `Interrupted` after a signal."""
         self._resume()
-        with StopRequest() as stop, self._tensorboard(), self.inside.watching(self.step):
+        with StopRequest() as stop, self._tensorboard(), self.attention.watching(self.step):
             started = time.perf_counter()
             while (status := self._ended()) is None:
                 finite = self._train_step()
@@ -75,20 +73,20 @@ class Loop:
                 if wish and not self._ended():
                     raise Interrupted(wish, self.step)
             self._advance()
-            self.inside.draw(self.step)
+            self.attention.draw(self.step)
             return status
 
     def _train_step(self) -> bool:
         set_learning_rate(self.optimiser, self.rate(self.step))
         self._advance()
-        self.inside.step_begins(self.step)
+        self.attention.step_begins(self.step)
         batch = self.replicas.share(self._sample(self.config.batch_size, self.generator, "train"))
         with self._precision():
             outputs = self.forward(batch.inputs)
             loss = self.task.loss(outputs, batch, self.config.label_smoothing)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        self.inside.step_ends()
+        self.attention.step_ends()
         with self.query_key.around_step():
             self.optimiser.step()
         self.step += 1
@@ -103,17 +101,10 @@ class Loop:
     def _log(self) -> None:
         train_loss, train_accuracy = map(self.replicas.mean, self.progress.means())
         loss, accuracy = self.validate()
-        record: Record = {
-            "step": self.step,
-            "train_loss": train_loss.item(),
-            "train_accuracy": train_accuracy.item(),
-            "validation_loss": loss,
-            "validation_accuracy": accuracy,
-            "lr": self.rate(self.step - 1),
-        }
-        self.progress.record(record)
+        line = Metrics(self.step, train_loss.item(), train_accuracy.item(), loss, accuracy, self.rate(self.step - 1))
+        self.progress.record(line)
         for listener in self.listeners:
-            listener(record)
+            listener(line)
 
     @torch.no_grad()
     def validate(self) -> tuple[float, float]:
@@ -129,8 +120,8 @@ class Loop:
         return self.step % every == 0 or self.step == self.config.steps
 
     def _ended(self) -> Status | None:
-        moment = self.progress.moment
-        if self.config.early_stop and moment and self.step >= moment.step + self.config.early_stop_after:
+        leap = self.progress.leap
+        if self.config.early_stop and leap and self.step >= leap.step + self.config.early_stop_after:
             return "stopped_early"
         return "finished" if self.step >= self.config.steps else None
 
@@ -140,8 +131,8 @@ class Loop:
             yield
             return
         log = TensorBoardLog(self.folder.path, self.step)
-        self.listeners.append(log)
-        self.inside.listeners.append(log)
+        self.listeners.append(lambda line: log.add(line.step, {key: v for key, v in asdict(line).items() if key != "step"}))
+        self.attention.listeners.append(lambda record: log.add(record.step, record.scalars()))
         try:
             yield
         finally:
@@ -170,14 +161,14 @@ class Loop:
             "data_generator": self.generator.get_state(),
             "torch_generator": torch.get_rng_state(),
             "progress": self.progress.state(),
-            "attention": self.inside.state(),
+            "attention": self.attention.state(),
         }
         save_checkpoint(self.folder.checkpoints, self.step, state, self.progress.onset())
 
     def _resume(self) -> None:
         state = load_checkpoint(self.folder.checkpoints)
         self.progress.resume(state["progress"] if state else None)
-        self.inside.resume(state.get("attention") if state else None)
+        self.attention.resume(state.get("attention") if state else None)
         if state is None:
             return
         self.step, self.seconds = state["step"], state["seconds"]

@@ -1,26 +1,25 @@
-"""What a run has shown so far: sums since the last log, validations, and the Eureka-moment if it had one."""
+"""What a run has shown so far: sums since the last log, validations, and the leap to the floor if there was one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from eureka.runs import Record
-from eureka.training.line_log import LineLog
-from eureka.training.moment import LevelLike, Moment, Point, eureka_moment, find_moments, onset
+from eureka.runs import Leap, Level, Metrics, RecordLog, read_lines
+from eureka.training.leaps import eureka_leap, find_leaps, onset
 
 
 class Progress:
     """Training loss and accuracy are means over all steps since the last log."""
 
-    def __init__(self, log: LineLog, levels: Sequence[LevelLike], device: str) -> None:
+    def __init__(self, log: RecordLog, levels: Sequence[Level], device: str) -> None:
         self.log, self.levels = log, levels
-        self.records: list[Record] = []
+        self.metrics: list[Metrics] = []
         self.loss, self.accuracy = torch.zeros((), device=device), torch.zeros((), device=device)
         self.count = 0
-        self.moment: Moment | None = None
+        self.leap: Leap | None = None
 
     def add(self, loss: Tensor, accuracy: Tensor) -> None:
         self.loss += loss
@@ -28,45 +27,43 @@ class Progress:
         self.count += 1
 
     def means(self) -> tuple[Tensor, Tensor]:
-        """Since the last log; begins anew."""
+        """The means since the last log; the sums begin anew."""
         means = self.loss / self.count, self.accuracy / self.count
         self.loss.zero_()
         self.accuracy.zero_()
         self.count = 0
         return means
 
-    def record(self, record: Record) -> None:
-        self.log.append(record)
-        self.records.append(record)
-        self.look()
+    def record(self, line: Metrics) -> None:
+        self.log.append(line)
+        self.metrics.append(line)
+        self._look_for_leap()
 
-    def look(self) -> None:
-        """See whether the Eureka-moment has come."""
-        if self.moment is None:
-            self.moment = eureka_moment(self._points(), self.levels)
+    def _look_for_leap(self) -> None:
+        if self.leap is None:
+            self.leap = eureka_leap(self.metrics, self.levels)
 
-    def moments(self) -> list[Moment]:
+    def leaps(self) -> list[Leap]:
         """The leaps so far, from level to level."""
-        return find_moments(self._points(), self.levels)
+        return find_leaps(self.metrics, self.levels)
 
     def onset(self) -> int | None:
-        """When the last plateau was left, be it for good or as it looks now; None while the run is on it."""
-        if self.moment is not None:
-            return self.moment.onset
-        points, plateau = self._points(), self.levels[-2].loss
-        return points[onset(points, len(points) - 1, plateau)].step if points and points[-1].loss < plateau else None
-
-    def _points(self) -> list[Point]:
-        return [Point(r["step"], r["validation_loss"], r["validation_accuracy"]) for r in self.records]
+        """The step at which the run left the last plateau, for good or as it looks now; None while the run is on it."""
+        if self.leap is not None:
+            return self.leap.onset
+        lines, plateau = self.metrics, self.levels[-2].loss
+        below = bool(lines) and lines[-1].validation_loss < plateau
+        return lines[onset(lines, len(lines) - 1, plateau)].step if below else None
 
     def state(self) -> dict[str, Tensor | int]:
         return {"loss": self.loss, "accuracy": self.accuracy, "count": self.count, "bytes": self.log.size}
 
-    def resume(self, state: dict[str, Tensor | int] | None) -> None:
-        """Go on after the log that a checkpoint knew of; what came later will come again."""
-        self.records = self.log.open(int(state["bytes"]) if state else 0)
+    def resume(self, state: Mapping[str, Tensor | int] | None) -> None:
+        """Go on after the lines that a checkpoint knew of; later lines will come again."""
+        self.log.open(int(state["bytes"]) if state else 0)
+        self.metrics = read_lines(self.log.path, Metrics, self.log.size)
         if state:
             self.loss.copy_(torch.as_tensor(state["loss"]))
             self.accuracy.copy_(torch.as_tensor(state["accuracy"]))
             self.count = int(state["count"])
-        self.look()
+        self._look_for_leap()

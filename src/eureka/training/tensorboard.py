@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from eureka.errors import MissingExtraError
-from eureka.runs import Record
 
 
 class TensorBoardLog:
-    """Event files in ``tensorboard/`` of a run folder; after a resume, what came later than the checkpoint is hidden."""
+    """Event files in ``tensorboard/`` of a run folder; after a resume, TensorBoard hides what came after the checkpoint."""
 
     def __init__(self, folder: Path, step: int) -> None:
         try:
@@ -19,10 +19,9 @@ class TensorBoardLog:
             raise MissingExtraError("tensorboard", "tensorboard") from None
         self.writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
-    def __call__(self, record: Record) -> None:
-        for name, value in record.items():
-            if name != "step":
-                self.writer.add_scalar(name, value, record["step"])
+    def add(self, step: int, scalars: Mapping[str, float]) -> None:
+        for name, value in scalars.items():
+            self.writer.add_scalar(name, value, step)
         self.writer.flush()
 
     def close(self) -> None:

@@ -16,10 +16,10 @@ from eureka.attention import FIXES
 from eureka.config import RunConfig, run_config
 from eureka.errors import DamagedRunError, RequestError
 from eureka.experiment import build, run
-from eureka.runs import Record, RunFolder
-from eureka.training import Interrupted
+from eureka.runs import Metrics, ProbeRecord, RunFolder
 from eureka.training.checkpoint import checkpoint_files, load_checkpoint, save_checkpoint
 from eureka.training.loop import VALIDATION_SEED
+from eureka.training.signals import Interrupted
 
 
 class Killed(BaseException):
@@ -27,8 +27,8 @@ class Killed(BaseException):
 
 
 def killed_at(step: int) -> Callable[[Record], None]:
-    def on_log(record: Record) -> None:
-        if record["step"] >= step:
+    def on_log(line: Metrics) -> None:
+        if line.step >= step:
             raise Killed
 
     return on_log
@@ -80,16 +80,16 @@ def test_a_line_tells_what_the_training_step_itself_did(tiny: RunConfig, tmp_pat
     config = tiny.but({"attention.name": "softmax", "training.probe_every": 7})
     run(config, tmp_path / "run")
     lines = RunFolder(tmp_path / "run").attention()
-    assert [line["step"] for line in lines] == [0, 7, 14, 21]
-    [site] = next(line for line in lines if line["step"] == step)["sites"]
-    assert site["name"] == "blocks.0.attention"
+    assert [line.step for line in lines] == [0, 7, 14, 21]
+    [site] = next(line for line in lines if line.step == step).sites
+    assert site.name == "blocks.0.attention"
     p, gradient = measured_step(config, tmp_path / "twin", step)
     entropy = -(p * p.log()).sum(dim=-1) / math.log(p.shape[-1])
-    assert site["values"]["entropy"] == pytest.approx(entropy.mean(dim=(0, 2)).tolist(), rel=1e-5)
-    assert site["values"]["participation"] == pytest.approx(p.square().sum(dim=-1).mean(dim=(0, 2)).tolist(), rel=1e-5)
+    assert site.values["entropy"] == pytest.approx(entropy.mean(dim=(0, 2)).tolist(), rel=1e-5)
+    assert site.values["participation"] == pytest.approx(p.square().sum(dim=-1).mean(dim=(0, 2)).tolist(), rel=1e-5)
     sizes = gradient.abs().unflatten(0, (3, 2, -1)).mean(dim=(2, 3)).tolist()
     for name, values in zip(("grad_q", "grad_k", "grad_v"), sizes, strict=True):
-        assert site["values"][name] == pytest.approx(values, rel=1e-4)
+        assert site.values[name] == pytest.approx(values, rel=1e-4)
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -182,7 +182,7 @@ def test_a_model_without_attention_writes_nothing_about_it(tiny: RunConfig, tmp_
 def test_many_tokens_have_lines_and_no_maps(tiny: RunConfig, tmp_path: Path) -> None:
     config = tiny.but({"task.tokens": 25, "training.steps": 5, "training.batch_size": 2, "training.validation_samples": 2})
     run(config, tmp_path)
-    assert [line["step"] for line in RunFolder(tmp_path).attention()] == [0]
+    assert [line.step for line in RunFolder(tmp_path).attention()] == [0]
     assert RunFolder(tmp_path).maps() == {}
 
 
@@ -198,7 +198,7 @@ def test_a_checkpoint_from_before_attention_was_written_goes_on(tiny: RunConfig,
     (tmp_path / "old/attention.jsonl").unlink()
     run(config, tmp_path / "old")
     assert (tmp_path / "old/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
-    assert [line["step"] for line in RunFolder(tmp_path / "old").attention()] == [15, 20]
+    assert [line.step for line in RunFolder(tmp_path / "old").attention()] == [15, 20]
 
 
 def test_lines_that_were_deleted_are_missing_and_the_run_goes_on(tiny: RunConfig, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_lines_that_were_deleted_are_missing_and_the_run_goes_on(tiny: RunConfig
         run(config, tmp_path, killed_at(15))
     (tmp_path / "attention.jsonl").unlink()
     run(config, tmp_path)
-    assert [line["step"] for line in RunFolder(tmp_path).attention()] == [15, 20]
+    assert [line.step for line in RunFolder(tmp_path).attention()] == [15, 20]
 
 
 def test_a_log_that_has_lost_lines_is_not_gone_on_with(tiny: RunConfig, tmp_path: Path) -> None:
@@ -233,9 +233,9 @@ def test_tensorboard_shows_attention_too(tiny: RunConfig, tmp_path: Path) -> Non
     shown = events.EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"scalars": 0})
     shown.Reload()
     for line in RunFolder(tmp_path).attention():
-        values = line["sites"][0]["values"]["entropy"]
+        values = line.sites[0].values["entropy"]
         scalars = shown.Scalars("attention/blocks.0.attention/entropy")
-        assert next(e.value for e in scalars if e.step == line["step"]) == pytest.approx(sum(values) / len(values), rel=1e-5)
+        assert next(e.value for e in scalars if e.step == line.step) == pytest.approx(sum(values) / len(values), rel=1e-5)
 
 
 def kept(folder: Path) -> list[int]:
@@ -266,10 +266,10 @@ def test_an_interrupted_run_is_left_without_a_last_map(tiny: RunConfig, tmp_path
 
     config = tiny.but({"training.steps": 80, "training.log_every": 7})
     with pytest.raises(Interrupted):
-        run(config, tmp_path, lambda record: signal.raise_signal(signal.SIGTERM) if record["step"] == 14 else None)
+        run(config, tmp_path, lambda line: signal.raise_signal(signal.SIGTERM) if line.step == 14 else None)
     assert list(RunFolder(tmp_path).maps()) == [0, 4, 8, 12]
 
 
 def test_a_torn_last_line_is_left_out_when_read(tmp_path: Path) -> None:
     (tmp_path / "attention.jsonl").write_text(json.dumps({"step": 0, "sites": []}) + '\n{"step": 5', encoding="utf-8")
-    assert RunFolder(tmp_path).attention() == [{"step": 0, "sites": []}]
+    assert RunFolder(tmp_path).attention() == [ProbeRecord(0, [])]
