@@ -26,7 +26,7 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
-def killed_at(step: int) -> Callable[[Record], None]:
+def killed_at(step: int) -> Callable[[Metrics], None]:
     def on_log(line: Metrics) -> None:
         if line.step >= step:
             raise Killed

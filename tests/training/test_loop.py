@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from eureka.config import RunConfig
 from eureka.errors import DamagedRunError, FolderBusyError, RequestError
 from eureka.experiment import build, run
-from eureka.runs import Metrics, RunFolder
+from eureka.runs import Metrics, RunFolder, StoredConfig
 from eureka.training.checkpoint import checkpoint_files, checkpoint_step, load_checkpoint
 from eureka.training.config import TrainingConfig
 from eureka.training.optimiser import make_optimiser
@@ -174,15 +174,19 @@ def test_a_diverging_run_ends_as_diverged_with_its_step(tiny: RunConfig, tmp_pat
 
 
 def test_a_damaged_log_is_an_error_with_the_line(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\nnonsense\n{"step": 3}\n')
-    with pytest.raises(DamagedRunError, match="line 2 is not a JSON object"):
+    good = '{"step": 1, "train_loss": 1, "train_accuracy": 0.5, "validation_loss": 1, "validation_accuracy": null, "lr": 0.1}\n'
+    (tmp_path / "metrics.jsonl").write_text(f"{good}nonsense\n{good}")
+    with pytest.raises(DamagedRunError, match=r"metrics\.jsonl: line 2 is not what a run writes \(Invalid JSON"):
+        RunFolder(tmp_path).metrics()
+    (tmp_path / "metrics.jsonl").write_text(f'{good}{{"step": 1}}\n')
+    with pytest.raises(DamagedRunError, match=r"line 2 is not what a run writes \(train_loss: Field required\)"):
         RunFolder(tmp_path).metrics()
 
 
 def test_the_folder_explains_the_run(tiny: RunConfig, tmp_path: Path) -> None:
     run(tiny, tmp_path)
     folder = RunFolder(tmp_path)
-    assert folder.config() == json.loads(json.dumps(tiny.model_dump(mode="json")))
+    assert folder.config() == StoredConfig(json.loads(json.dumps(tiny.model_dump(mode="json"))))
     assert folder.environment()["torch"] == torch.__version__
     assert [level.accuracy for level in folder.levels()] == pytest.approx([0.55, 1.0])
     assert [line.step for line in folder.metrics()] == [5, 10, 15, 20, 24]
