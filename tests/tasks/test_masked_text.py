@@ -73,7 +73,7 @@ def test_the_encoding_is_kept_and_read_back(corpus: list[str], tmp_path: Path, m
 def test_windows_are_pieces_of_their_own_side(task: MaskedText) -> None:
     for split in ("train", "validation"):
         row = task.rows[split].tolist()
-        batch = task.sample(50, Generator().manual_seed(0), split)  # type: ignore[arg-type]
+        batch = task.sample(50, Generator().manual_seed(0), split)
         windows = {tuple(row[i : i + 32]) for i in range(len(row) - 31)}
         assert all(tuple(tokens) in windows for tokens in batch.steps["token"].tolist())
 
@@ -88,7 +88,7 @@ def test_fifteen_percent_are_asked_for_of_which_eighty_percent_are_hidden(task: 
     assert (shown == MASK).float().mean().item() == pytest.approx(0.8, abs=0.015)
     replaced = (shown != MASK) & (shown != tokens[asked])
     assert replaced.float().mean().item() == pytest.approx(0.1, abs=0.012)
-    assert shown[replaced].unique().numel() > 250  # by any token
+    assert len(set(shown[replaced].tolist())) > 250  # by any token
     assert torch.equal(batch.steps["hidden"].bool(), batch.inputs == MASK)
 
 

@@ -39,7 +39,7 @@ BLANK = Tile("blank", 0, "", 0)
 
 def read_tiles(pictures: Tensor) -> list[list[Tile]]:
     """The four tiles of each picture, from left to right and top to bottom."""
-    cells = pictures.unflatten(2, (2, 28)).unflatten(4, (2, 28))[:, :, :, 14, :, :3]  # (n, 3, row, column, pixel)
+    cells = pictures.view(-1, 3, 2, 28, 2, 28)[:, :, :, 14, :, :3]  # (n, 3, row, column, pixel)
     cells = cells.permute(0, 2, 3, 4, 1).flatten(1, 2).double().numpy()  # (n, cell, pixel, colour)
     names, palette = list(COLOURS), np.array(list(COLOURS.values()), dtype=float)
     return [[read_tile(cell, names, palette) for cell in sample] for sample in cells]
