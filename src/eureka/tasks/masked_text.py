@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Generator
 
-from eureka.data import encoded_corpus
+from eureka.data.text import encoded_corpus
 from eureka.tasks.sequence import IGNORED, SequenceTask
 from eureka.tasks.task import Batch, Level, Split
 from eureka.tasks.text_levels import Score, Statistics

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
-from eureka.data import Images, load_images
+from eureka.data.images import Images, load_images
 from eureka.errors import RequestError
 from eureka.tasks.album import Album
 from eureka.tasks.chain import Chain, smoothed_entropy
