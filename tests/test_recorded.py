@@ -134,10 +134,11 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         here = Path(temporary)
         if "losses" in sys.argv:
-            content = {"machine": machine(), "losses": {}}
+            recorded: dict[str, list[list[str]]] = {}
             for key in CONFIGS:
                 (here / key).mkdir()
-                content["losses"][key] = losses(key, here / key)
+                recorded[key] = losses(key, here / key)
+            content = {"machine": machine(), "losses": recorded}
             (RECORDED / "losses.json").write_text(json.dumps(content, indent=1) + "\n")
         if "keys" in sys.argv:
             (RECORDED / "keys.json").write_text(json.dumps(documents(here), indent=1) + "\n")

@@ -66,15 +66,15 @@ def one_row(name: str, operator: Any, h: int, q: Tensor, keys: Tensor, bias: Ten
         return 1 / (1 + (-(a / root + bias - math.log(n))).exp())
     if name == "linear":
         return a / root + bias
-    beta: Any = {
+    betas: dict[str, Callable[[], Any]] = {
         "softmax": lambda: 1 / root,
         "gradient_balance": lambda: 1 / root,
         "temperature": lambda: 1 / operator.temperature,
         "heat_treatment": lambda: 1 / operator.start,
         "learnable_temperature": lambda: 1 / operator.log_temperature[h].exp(),
         "ssmax": lambda: operator.scale[h] * math.log(n) / root,
-    }[name]()
-    return exponentials(a * beta + bias)
+    }
+    return exponentials(a * betas[name]() + bias)
 
 
 def exponentials(a: Tensor) -> Tensor:

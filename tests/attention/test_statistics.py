@@ -18,7 +18,9 @@ SHAPE = (2, 4, 2, 30, 37, 8)
 def explicit(twin: Any, q: Tensor, k: Tensor, beta: Any, mask: Any) -> Tensor:
     """softmax(β·q·k) in double precision, by the second answer of this folder: a temperature of 1 and queries scaled by β."""
     operator = twin.make("temperature", 1, 1, {"temperature": 1.0})
-    return twin.weights_by_hand("temperature", operator, q.double() * beta, k.double(), NoMask() if mask is None else mask)
+    visible = NoMask() if mask is None else mask
+    weights: Tensor = twin.weights_by_hand("temperature", operator, q.double() * beta, k.double(), visible)
+    return weights
 
 
 @pytest.mark.parametrize("few", [0, 10**9])

@@ -31,7 +31,7 @@ def attention(twin: Any, name: str, mask: str, shape: tuple[int, ...] = LONG) ->
 def gradients(out: Tensor, tensors: list[Tensor]) -> list[Tensor]:
     for x in tensors:
         x.grad = None
-    out.square().sum().backward()
+    out.square().sum().backward()  # type: ignore[no-untyped-call]
     return [out.detach(), *(x.grad for x in tensors if x.grad is not None)]
 
 
@@ -131,4 +131,4 @@ def test_second_derivatives_are_refused_rather_than_wrong(twin: Any, name: str, 
         f, tensors = attention(twin, name, mask, shape)
         (first,) = torch.autograd.grad(f(*tensors).square().sum(), tensors[0], create_graph=True)
         with pytest.raises(RuntimeError, match=r"once_differentiable|not implemented|does not require grad"):
-            first.sum().backward()
+            first.sum().backward()  # type: ignore[no-untyped-call]

@@ -9,7 +9,8 @@ from torch import Generator
 from eureka.bench import tasks as bench
 from eureka.bench.assembly import PerSample
 from eureka.config import RunConfig
-from eureka.data import CATALOGUE, located
+from eureka.data.catalogue import CATALOGUE
+from eureka.data.store import located
 from eureka.recipes import RECIPES
 from eureka.tasks import TASKS
 

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from eureka.data.catalogue import CATALOGUE, find_dataset
-from eureka.data.idx import checked_labels, decode_idx
-from eureka.data.loading import load_documents, load_images
+from eureka.data.decoding import checked_labels, decode_idx, decode_labels, decode_strip
+from eureka.data.images import load_images
 from eureka.data.store import located
-from eureka.data.strips import decode_labels, decode_strip
+from eureka.data.text import load_documents
 from eureka.errors import RequestError, UnknownNameError, WorkError
 
 
@@ -41,8 +41,8 @@ def test_idx_gives_back_what_was_written() -> None:
         (b"\x00\x00\x08\x01" + idx(PICTURES)[4:], "begins with 00000801 instead of 00000803"),
         (b"\x1f\x8b\x08\x00" + idx(PICTURES)[4:], "begins with 1f8b0800"),
         (idx(PICTURES)[:9], "ends within its header"),
-        (idx(PICTURES)[:-1], "tells of 3×4×5 bytes and holds 59"),
-        (idx(PICTURES) + b"x", "tells of 3×4×5 bytes and holds 61"),
+        (idx(PICTURES)[:-1], "announces 3×4×5 bytes and holds 59"),
+        (idx(PICTURES) + b"x", "announces 3×4×5 bytes and holds 61"),
         (b"", "begins with"),
     ],
 )

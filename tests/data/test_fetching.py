@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import multiprocessing
+import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,9 +15,8 @@ import pytest
 
 from eureka.data.dataset import Contents, DataSet, File, UnavailableError
 from eureka.data.fetching import Cache, default_sources, fetch
-from eureka.data.sources.folder import Folder
-from eureka.data.sources.source import Tell
-from eureka.data.store import cache_folder, located, read
+from eureka.data.sources import Folder, Tell
+from eureka.data.store import cache_folder, keep, located, read
 from eureka.errors import RequestError, WorkError
 
 CONTENTS: Contents = {"pictures": bytes(range(256)) * 40, "labels": b"0123456789"}
@@ -52,6 +54,15 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("EUREKA_DATA", raising=False)
     monkeypatch.delenv("EUREKA_DATA_URL", raising=False)
     return tmp_path / "cache/data/toy"
+
+
+@pytest.fixture(params=[0o022, 0o027])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    """What the user lets others do."""
+    mask: int = request.param
+    before = os.umask(mask)
+    yield mask
+    os.umask(before)
 
 
 def test_the_first_source_that_has_it_fills_the_cache_and_is_named(cache: Path) -> None:
@@ -151,6 +162,22 @@ def test_a_fetch_that_is_killed_leaves_nothing_that_is_used(tmp_path: Path, cach
     process.join(30)
     assert located(DATASET) is None
     assert fetch(DATASET, [Cache(), Scripted("somewhere")]).source == "somewhere"  # and its lock is gone
+
+
+def test_what_is_cached_can_be_read_by_others(cache: Path, umask: int) -> None:
+    keep("encoded", {"words": b"of a shared cache"})
+    fetch(DATASET, [Scripted("somewhere")])
+    files = [*cache.iterdir(), cache.parent / "encoded/words"]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o666 & ~umask}
+
+
+def test_a_cache_that_is_full_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WorkError, match="No space left on device; set EUREKA_CACHE to another folder"):
+        fetch(DATASET, [Scripted("somewhere")])
 
 
 def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,7 @@ from pathlib import Path
 import pytest
 
 from eureka.data.dataset import Contents, DataSet, File, Package, UnavailableError, documents
-from eureka.data.sources.debian import Debian, members
-from eureka.data.sources.folder import Folder
-from eureka.data.sources.http import Http
-from eureka.data.sources.npm import Npm
+from eureka.data.sources import Debian, Folder, Http, Npm, deb_members
 
 CONTENTS: Contents = {"pictures": bytes(range(256)) * 40, "labels": b"0123456789"}
 
@@ -107,7 +104,7 @@ def test_a_debian_package_is_unpacked_without_root(tmp_path: Path) -> None:
     (root / "DEBIAN").mkdir()
     (root / "DEBIAN/control").write_text("Package: toy\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b.c>\nDescription: toy\n")
     subprocess.run(["dpkg-deb", "--build", str(root), str(tmp_path / "toy.deb")], check=True, capture_output=True)
-    found = members(tmp_path / "toy.deb", "usr/share/toy/*.gz")
+    found = deb_members(tmp_path / "toy.deb", "usr/share/toy/*.gz")
     assert sorted(found) == ["usr/share/toy/labels.gz", "usr/share/toy/pictures.gz"]
     package = Package("toy", "usr/share/toy/*.gz")
     assert a_dataset().check(package.assemble(found)) == CONTENTS

@@ -64,7 +64,8 @@ def test_the_encoder_is_embedding_positions_blocks_norm_and_readout(readout: str
     model = encoder(dim=32, heads=4, depth=2, readout=readout)
     randomised(model)
     inputs = torch.randn(3, 16, 8)
-    x = inputs @ model.embed.project.weight.T + model.embed.project.bias
+    project: Any = model.embed.project
+    x = inputs @ project.weight.T + project.bias
     if readout == "cls":
         assert model.cls is not None
         x = torch.cat([model.cls.repeat(3, 1, 1), x], dim=1)

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eureka.data import CATALOGUE, EncodedCorpus, Images, located
+from eureka.data.catalogue import CATALOGUE
+from eureka.data.images import Images
+from eureka.data.store import located
+from eureka.data.text import EncodedCorpus
 from eureka.errors import UnknownNameError
 from eureka.experiment import build, run
 from eureka.recipes import RECIPES, recipe

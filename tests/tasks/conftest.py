@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eureka.data import Images
+from eureka.data.images import Images
 
 COPIES = 6  # of each class; their number is in the picture too
 FIRST = {"mnist": 0, "fashion_mnist": 10, "cifar10": 20}

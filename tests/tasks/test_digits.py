@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from eureka.data import load_digits
+from eureka.data.images import load_digits
 from eureka.tasks.digits import MEAN, SCALE, Digits
 from eureka.tasks.task import Split
 

@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from eureka.data import CATALOGUE, load_images, located
+from eureka.data.catalogue import CATALOGUE
+from eureka.data.images import load_images
+from eureka.data.store import located
 from eureka.errors import RequestError
 from eureka.tasks import TASKS, Task
 from eureka.tasks.pictures import paint, shelf, shrunk
@@ -39,8 +41,8 @@ BLANK = Tile("blank", 0, "", 0)
 
 def read_tiles(pictures: Tensor) -> list[list[Tile]]:
     """The four tiles of each picture, from left to right and top to bottom."""
-    cells = pictures.unflatten(2, (2, 28)).unflatten(4, (2, 28))[:, :, :, 14, :, :3]  # (n, 3, row, column, pixel)
-    cells = cells.permute(0, 2, 3, 4, 1).flatten(1, 2).double().numpy()  # (n, cell, pixel, colour)
+    pixels = pictures.view(-1, 3, 2, 28, 2, 28)[:, :, :, 14, :, :3]  # (n, 3, row, column, pixel)
+    cells = pixels.permute(0, 2, 3, 4, 1).flatten(1, 2).double().numpy()  # (n, cell, pixel, colour)
     names, palette = list(COLOURS), np.array(list(COLOURS.values()), dtype=float)
     return [[read_tile(cell, names, palette) for cell in sample] for sample in cells]
 

@@ -155,7 +155,7 @@ def test_the_nearest_item_of_the_context_has_the_label(split: str) -> None:
 @pytest.mark.parametrize("settings", [{}, {"context": 6, "burstiness": 1, "labels": 4}, {"context": 8, "burstiness": 4}])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_shortcut_of_classification_is_to_name_a_label_of_the_context(settings: dict[str, int], smoothing: float) -> None:
-    task = Classification(**settings)  # type: ignore[arg-type]
+    task = Classification(**settings)
     batch = task.sample(N, Generator().manual_seed(9), "validation")
     belief = torch.nn.functional.one_hot(batch.steps["context_labels"], task.classes).float().mean(dim=1)
     check_level(task, batch, belief, 0, smoothing)

@@ -6,7 +6,7 @@ import torch
 from torch import Generator
 
 from eureka.config import run_config
-from eureka.data import load_digits
+from eureka.data.images import load_digits
 from eureka.experiment import build, token_names
 from eureka.tasks.digits import HELD_OUT_EVERY, MEAN, SCALE
 

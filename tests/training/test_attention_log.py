@@ -87,7 +87,7 @@ def test_a_line_tells_what_the_training_step_itself_did(tiny: RunConfig, tmp_pat
     entropy = -(p * p.log()).sum(dim=-1) / math.log(p.shape[-1])
     assert site.values["entropy"] == pytest.approx(entropy.mean(dim=(0, 2)).tolist(), rel=1e-5)
     assert site.values["participation"] == pytest.approx(p.square().sum(dim=-1).mean(dim=(0, 2)).tolist(), rel=1e-5)
-    sizes = gradient.abs().unflatten(0, (3, 2, -1)).mean(dim=(2, 3)).tolist()
+    sizes = gradient.abs().view(3, 2, -1, gradient.shape[-1]).mean(dim=(2, 3)).tolist()
     for name, values in zip(("grad_q", "grad_k", "grad_v"), sizes, strict=True):
         assert site.values[name] == pytest.approx(values, rel=1e-4)
 

@@ -22,7 +22,7 @@ def split_and_fused(dim: int = 8) -> tuple[nn.ModuleList, nn.Linear]:
     apart = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(3))
     fused = nn.Linear(dim, 3 * dim, bias=False)
     with torch.no_grad():
-        fused.weight.copy_(torch.cat([layer.weight for layer in apart]))
+        fused.weight.copy_(torch.cat(list(apart.parameters())))
     return apart, fused
 
 
@@ -56,7 +56,7 @@ def test_a_fused_weight_learns_as_three_parameters_with_two_rates_would() -> Non
         slow.step()
         with control.around_step():
             fast.step()
-    assert torch.allclose(fused.weight, torch.cat([layer.weight for layer in apart]), atol=1e-5)
+    assert torch.allclose(fused.weight, torch.cat(list(apart.parameters())), atol=1e-5)
 
 
 def test_a_scale_of_one_changes_nothing_at_all(tiny: RunConfig, tmp_path: Path) -> None:

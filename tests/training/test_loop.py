@@ -54,7 +54,7 @@ def bare_loop(config: RunConfig) -> list[float]:
         batch = task.sample(training.batch_size, generator)
         loss = F.cross_entropy(model(batch.inputs), batch.labels)
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         losses.append(loss.item())
     return losses

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eureka.data import load_images
+from eureka.data.images import load_images
 
 TILE = 28
 CORNERS = ((0, 0), (0, TILE), (TILE, 0), (TILE, TILE))

@@ -21,7 +21,8 @@ NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", help="Dat
 @app.command("list")
 def list_(json: JsonOption = False) -> None:
     """List the data sets and where each of them is."""
-    from eureka.data import CATALOGUE, located
+    from eureka.data.catalogue import CATALOGUE
+    from eureka.data.store import located
 
     found = [
         {
@@ -49,8 +50,9 @@ def fetch(
     json: JsonOption = False,
 ) -> None:
     """Bring data sets into the cache, every file checked against its recorded SHA-256."""
-    from eureka.data import default_sources, find_dataset
-    from eureka.data import fetch as bring
+    from eureka.data.catalogue import find_dataset
+    from eureka.data.fetching import default_sources
+    from eureka.data.fetching import fetch as bring
 
     wanted = [find_dataset(name) for name in names]  # a wrong name is told before anything is fetched
     fetched = []
@@ -68,7 +70,8 @@ def fetch(
 @app.command()
 def path(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set.")]) -> None:
     """Print the folder that holds a data set."""
-    from eureka.data import find_dataset, located
+    from eureka.data.catalogue import find_dataset
+    from eureka.data.store import located
 
     found = located(find_dataset(name))
     if found is None:

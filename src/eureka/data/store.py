@@ -1,18 +1,18 @@
-"""The files that are here: a folder that the user names, and the cache. Everything is checked before it is used."""
+"""The data on this machine: the user's own folder and the cache. Every file is checked before it is used."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from eureka.data.dataset import Contents, DataSet, UnavailableError
-from eureka.data.sources.folder import Folder
+from eureka.data.sources import Folder
 from eureka.errors import RequestError, WorkError
+from eureka.files import locked, write_whole
 
-FOLDER_VARIABLE, CACHE_VARIABLE, ADDRESS_VARIABLE = "EUREKA_DATA", "EUREKA_CACHE", "EUREKA_DATA_URL"
+FOLDER_VARIABLE, CACHE_VARIABLE = "EUREKA_DATA", "EUREKA_CACHE"
 
 
 def cache_folder() -> Path:
@@ -31,13 +31,13 @@ def user_folder() -> Path | None:
 
 
 def places() -> list[Folder]:
-    """Where data may lie on this machine, in the order in which one looks."""
+    """The folders that are searched, in this order."""
     named = user_folder()
     return [Folder(path) for path in (named, cache_folder()) if path is not None]
 
 
 def located(dataset: DataSet) -> Path | None:
-    """The folder with all files of a data set, each of the right size unless gzipped; their bytes are checked when read."""
+    """The folder with all files of a data set, each of the right size unless gzipped; `read` checks their bytes."""
     for place in places():
         with contextlib.suppress(UnavailableError):
             paths = [place.find(dataset, file) for file in dataset.files]
@@ -48,7 +48,7 @@ def located(dataset: DataSet) -> Path | None:
 
 
 def read(dataset: DataSet, files: tuple[str, ...] | None = None, where: Sequence[Folder] | None = None) -> Contents:
-    """The checked contents of files that are here; never from the net."""
+    """The checked contents of files on this machine; nothing is downloaded."""
     wanted = dataset if files is None else dataset.only(files)
     failures = []
     for place in places() if where is None else where:
@@ -62,54 +62,36 @@ def read(dataset: DataSet, files: tuple[str, ...] | None = None, where: Sequence
     )
 
 
-def keep(dataset: DataSet, contents: Mapping[str, bytes]) -> Path:
-    """Write checked contents to the cache; every file is there whole or not at all."""
-    folder = cache_folder() / dataset.name
-    with _told(folder):
+def keep(name: str, contents: Mapping[str, bytes]) -> Path:
+    """Write files to the folder `name` of the cache, each whole or not at all."""
+    folder = cache_folder() / name
+    with _writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in contents.items():
-            write_whole(folder / name, content)
+        for file, content in contents.items():
+            write_whole(folder / file, content)
     return folder
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """A file that is there whole or not at all."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
 @contextlib.contextmanager
-def alone(dataset: DataSet) -> Iterator[None]:
-    """Wait until no other process fetches this data set; the lock ends with the process, however that ends."""
+def fetch_lock(dataset: DataSet) -> Iterator[None]:
+    """Wait until no other process fetches this data set."""
     folder = cache_folder()
-    with _told(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / f".{dataset.name}.lock").open("w")
-    with lock:
-        _lock(lock.fileno())
+    with contextlib.ExitStack() as stack:
+        with _writing_to(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(folder / f".{dataset.name}.lock"))
         yield
 
 
 @contextlib.contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def _writing_to(folder: Path) -> Iterator[None]:
+    """Let the message of a failure say how to choose another cache."""
     try:
         yield
     except OSError as error:
-        raise WorkError(
-            f"cannot write to the cache {folder}: {error.strerror}; set {CACHE_VARIABLE} to another folder."
-        ) from None
-
-
-def _lock(descriptor: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # without flock two fetches do the work twice; whole files replace whole files, so no harm
+        problem = f"cannot write to the cache {folder}: {error.strerror}"
+    except WorkError as error:
+        problem = str(error).rstrip(".")
+    else:
         return
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    raise WorkError(f"{problem}; set {CACHE_VARIABLE} to another folder.")

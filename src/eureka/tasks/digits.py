@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Generator
 
-from eureka.data import load_digits
+from eureka.data.images import load_digits
 from eureka.runs import Level
 from eureka.tasks.album import Album
 from eureka.tasks.chain import Chain

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Generator
 
-from eureka.data import encoded_corpus
+from eureka.data.text import encoded_corpus
 from eureka.runs import Level
 from eureka.tasks.sequence import IGNORED, SequenceTask
 from eureka.tasks.task import Batch, Split

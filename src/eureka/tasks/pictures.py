@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
-from eureka.data import Images, load_images
+from eureka.data.images import Images, load_images
 from eureka.errors import RequestError
 from eureka.runs import Level
 from eureka.tasks.album import Album

@@ -1,9 +1,10 @@
-"""Byte-pair encoding of a corpus: learned from its training documents, kept in the cache."""
+"""Corpora: their documents, and their byte-pair encoding, which is learned from the training documents and cached."""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,17 +12,33 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from eureka.data.loading import load_documents
-from eureka.data.store import cache_folder, write_whole
-from eureka.errors import MissingExtraError
+from eureka.data.catalogue import BIBLE, MOBY_DICK, SOTU
+from eureka.data.store import cache_folder, keep, read
+from eureka.errors import MissingExtraError, UnknownNameError
 
+CORPORA = {dataset.name: dataset for dataset in (SOTU, MOBY_DICK, BIBLE)}
 MASK = "[MASK]"
 HELD_OUT_EVERY = 10
 
 
+def load_documents(name: str) -> list[str]:
+    """The documents of a corpus."""
+    if name not in CORPORA:
+        raise UnknownNameError("corpus", name, CORPORA)
+    documents: list[str] = json.loads(read(CORPORA[name])["documents.json"])
+    return documents
+
+
+def split_documents(documents: list[str]) -> tuple[list[str], list[str]]:
+    """Training and validation documents: every tenth is held out."""
+    held_out = set(range(HELD_OUT_EVERY - 1, len(documents), HELD_OUT_EVERY))
+    train = [text for number, text in enumerate(documents) if number not in held_out]
+    return train, [documents[number] for number in sorted(held_out)]
+
+
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """The training and validation documents as two rows of tokens; token 0 is the mask."""
+    """The training and the validation documents, each as one row of tokens; token 0 is the mask."""
 
     train: NDArray[np.int32]
     validation: NDArray[np.int32]
@@ -30,7 +47,7 @@ class EncodedCorpus:
 
 @cache
 def encoded_corpus(name: str, vocabulary: int) -> EncodedCorpus:
-    """A corpus whose every tenth document is held out; the encoding is learned from the others alone."""
+    """A corpus as tokens; the encoding is learned from its training documents alone."""
     try:
         import tokenizers
     except ImportError:
@@ -41,10 +58,9 @@ def encoded_corpus(name: str, vocabulary: int) -> EncodedCorpus:
     found = _load(path)
     if found is None:
         found = encode(train, validation, vocabulary)
-        path.parent.mkdir(parents=True, exist_ok=True)
         stream = io.BytesIO()
         np.savez_compressed(stream, train=found.train, validation=found.validation, vocabulary=found.vocabulary)
-        write_whole(path, stream.getvalue())
+        keep("encoded", {path.name: stream.getvalue()})
     return found
 
 
@@ -53,13 +69,6 @@ def _load(path: Path) -> EncodedCorpus | None:
         return None
     with np.load(path, allow_pickle=False) as arrays:
         return EncodedCorpus(arrays["train"], arrays["validation"], int(arrays["vocabulary"]))
-
-
-def split_documents(documents: list[str]) -> tuple[list[str], list[str]]:
-    """Training and validation documents: every tenth is held out."""
-    held_out = set(range(HELD_OUT_EVERY - 1, len(documents), HELD_OUT_EVERY))
-    train = [text for number, text in enumerate(documents) if number not in held_out]
-    return train, [documents[number] for number in sorted(held_out)]
 
 
 def encode(train: list[str], validation: list[str], vocabulary: int) -> EncodedCorpus:
@@ -71,7 +80,7 @@ def encode(train: list[str], validation: list[str], vocabulary: int) -> EncodedC
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=[MASK],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),  # every text can be encoded, seen before or not
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),  # so that any text can be encoded, seen before or not
         show_progress=False,
     )
     tokenizer.train_from_iterator(train, trainer)
