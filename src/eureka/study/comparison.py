@@ -1,60 +1,33 @@
-"""Each fix against the baseline, fairly, and in words that say no more than the runs do.
+"""Each arm against the baseline of its condition, and a verdict that claims no more than the runs show.
 
-**Fairly**: every fix is judged at its own best learning rate, chosen on one half of the seeds and judged on the other, and the
-other way round, so that luck in choosing does not flatter. **And as a whole**: the share of learning rates at which at least half
-of the runs leave the plateau.
+Every arm is judged at its own best learning rate, chosen on one half of the seeds and judged on the other, and the other way
+round, so that a lucky choice does not flatter. Beside it stands the number of learning rates at which at least half of the runs
+leave the plateau.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from eureka.runs import Record, RunFolder
-from eureka.study.settings import is_neutral, setting_keys
-from eureka.study.significance import holm, log_rank
-from eureka.study.statistics import Ended, differing_keys, ended_runs, flatten
-from eureka.study.survival import Estimate, Times, median_time, restricted_mean, speed_up, times
+from eureka.runs import Run
+from eureka.study.arms import BASELINE, Arm, Condition, Grouping
+from eureka.study.survival import Estimate, Times, log_rank, median_time, restricted_mean, speed_up, times
 
 LEVEL = 0.05
-
-
-@dataclass(frozen=True)
-class Arm:
-    """The runs of one fix (with its settings): by learning rate, each in the order of the seeds."""
-
-    label: str
-    rates: dict[float, list[Ended]]
-
-    def working_rates(self) -> int:
-        """At how many learning rates at least half of the runs had their moment."""
-        return sum(2 * sum(run.result["eureka_step"] is not None for run in runs) >= len(runs) for runs in self.rates.values())
-
-    def judged(self) -> tuple[float, list[Ended]]:
-        """The best learning rate by all runs; and the runs by which the fix is judged, none of which chose its own rate.
-
-        With several rates, every other seed chooses a rate at which the seeds between them are judged, and the other way round.
-        """
-        [only, *more] = self.rates.items()
-        if not more:
-            return only
-        best = _best(self.rates)
-        if not all(len(runs) >= 2 for runs in self.rates.values()):
-            return best, self.rates[best]
-        halves = [{rate: runs[half::2] for rate, runs in self.rates.items()} for half in (0, 1)]
-        judged = [run for mine, theirs in (halves, halves[::-1]) for run in mine[_best(theirs)]]
-        return best, sorted(judged, key=lambda run: run.seed)
+"""The chance of a false verdict among all comparisons of a study."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A fix against the baseline."""
+    """An arm against the baseline of its condition."""
 
-    fix: str
-    baseline: str
+    condition: Condition
+    arm: Arm
+    baseline: Arm
     best_lr: float
     baseline_best_lr: float
     runs: int
@@ -69,90 +42,46 @@ class Comparison:
     rates: int
     baseline_rates: int
     verdict: str
-    setting: dict[str, Any] = field(default_factory=dict)
-    """what distinguishes the setting in which both were run, when a study has several"""
 
-    def as_json(self) -> Record:
-        return asdict(self)
+    def to_json(self) -> dict[str, Any]:
+        figures = {key: value for key, value in vars(self).items() if key not in ("condition", "arm", "baseline")}
+        plain = {key: asdict(value) if isinstance(value, Estimate) else value for key, value in figures.items()}
+        named = {"fix": self.arm.full_label, "baseline": self.baseline.full_label}
+        return named | plain | {"setting": self.condition.settings}
 
 
-def compare_fixes(folders: Iterable[RunFolder], baseline: str = "softmax") -> list[Comparison]:
-    """Every other arm of a study against the baseline of its own setting; empty where there is no baseline or nothing to compare.
+def compare_arms(grouping: Grouping, baseline: str = BASELINE) -> list[Comparison]:
+    """Every arm against the baseline of its condition; empty where there is no baseline or nothing to compare.
 
-    p-values are corrected for the number of all that are told.
+    The p-values are corrected for the number of all comparisons.
     """
-    runs = ended_runs(folders)
-    keys = setting_keys([flatten(run.config) for run in runs])
-    settings: dict[str, tuple[dict[str, Any], list[Ended]]] = {}
-    for run in runs:
-        setting = {key: flatten(run.config).get(key) for key in keys}
-        settings.setdefault(repr(setting), (setting, []))[1].append(run)
-    found = [replace(one, setting=setting) for setting, own in settings.values() for one in compare_runs(own, baseline)]
-    return corrected(found)
-
-
-def compare_runs(runs: Sequence[Ended], baseline: str = "softmax") -> list[Comparison]:
-    """The same for runs of one setting that are read already."""
-    groups = arms(runs)
-    base = _baseline(groups, baseline)
-    others = [arm for arm in groups if arm is not base]
-    return [] if base is None else corrected([_compare(base, arm) for arm in others])
-
-
-def corrected(found: Sequence[Comparison]) -> list[Comparison]:
-    """With p-values corrected, and verdicts made, for as many comparisons as these are."""
+    found = [one for condition in grouping.conditions for one in _compare_within(condition, baseline)]
     p_values = holm([one.p_value for one in found])
-    exact = [replace(one, p_corrected=p) for one, p in zip(found, p_values, strict=True)]
-    return [replace(one, verdict=verdict(one, len(found))) for one in exact]
+    corrected = [replace(one, p_corrected=p) for one, p in zip(found, p_values, strict=True)]
+    return [replace(one, verdict=verdict(one, len(found))) for one in corrected]
 
 
-def arms(runs: Sequence[Ended]) -> list[Arm]:
-    """Runs that differ in nothing but seed and learning rate belong together."""
-    differing = differing_keys([run.config for run in runs])
-    groups: dict[str, dict[float, list[Ended]]] = defaultdict(lambda: defaultdict(list))
-    for run in sorted(runs, key=lambda run: run.seed):
-        config = flatten(run.config)
-        settings = [f"{key}={config[key]}" for key in differing if key in config and not is_neutral(key, config[key])]
-        groups[", ".join([config["attention.name"], *settings])][config["training.lr"]].append(run)
-    return [Arm(label, dict(sorted(rates.items()))) for label, rates in groups.items()]
+def _compare_within(condition: Condition, baseline: str) -> list[Comparison]:
+    arms = [arm for arm in condition.arms if arm.ended]
+    base = _baseline(arms, baseline)
+    return [] if base is None else [_compare(condition, base, arm) for arm in arms if arm is not base]
 
 
-def _baseline(groups: Sequence[Arm], name: str) -> Arm | None:
-    """The baseline with the settings that most arms share."""
-    shared = Counter(arm.label.partition(", ")[2] for arm in groups)
-    candidates = [arm for arm in groups if arm.label.partition(", ")[0] == name]
-    return max(candidates, key=lambda arm: shared[arm.label.partition(", ")[2]], default=None)
+def _baseline(arms: Sequence[Arm], fix: str) -> Arm | None:
+    """The arm of this fix with the controls that most arms share."""
+    shared = Counter(arm.key.controls for arm in arms)
+    return max((arm for arm in arms if arm.key.fix == fix), key=lambda arm: shared[arm.key.controls], default=None)
 
 
-def run_times(runs: Sequence[Ended]) -> Times:
-    """When each run had its moment; one without is censored at the end of its budget, also if it diverged before."""
-    return times([run.result["eureka_step"] for run in runs], [run.config["training"]["steps"] for run in runs])
-
-
-def horizon(*groups: Sequence[Ended]) -> float:
-    """The longest time for which all runs were watched."""
-    return float(min(run.config["training"]["steps"] for runs in groups for run in runs))
-
-
-def _best(rates: dict[float, list[Ended]]) -> float:
-    """The rate with the shortest mean wait; of equal ones the smaller."""
-    return min(rates, key=lambda rate: (_mean_wait(rates[rate]), rate))
-
-
-def _mean_wait(runs: Sequence[Ended]) -> float:
-    value = restricted_mean(run_times(runs), horizon(runs)).value
-    assert value is not None
-    return value
-
-
-def _compare(base: Arm, arm: Arm) -> Comparison:
-    base_lr, base_runs = base.judged()
-    lr, runs = arm.judged()
-    limit = horizon(base_runs, runs)
+def _compare(condition: Condition, base: Arm, arm: Arm) -> Comparison:
+    base_lr, base_runs = judged_runs(base)
+    lr, runs = judged_runs(arm)
+    limit = horizon(*base_runs, *runs)
     mine, theirs = run_times(runs), run_times(base_runs)
     return Comparison(
-        fix=arm.label,
-        baseline=base.label,
+        condition=condition,
+        arm=arm,
+        baseline=base,
         best_lr=lr,
         baseline_best_lr=base_lr,
         runs=len(runs),
@@ -162,23 +91,75 @@ def _compare(base: Arm, arm: Arm) -> Comparison:
         speed_up=speed_up(theirs, mine, limit),
         p_value=log_rank(theirs, mine),
         p_corrected=1.0,
-        working_rates=arm.working_rates(),
-        baseline_working_rates=base.working_rates(),
-        rates=len(arm.rates),
-        baseline_rates=len(base.rates),
+        working_rates=_working_rates(arm),
+        baseline_working_rates=_working_rates(base),
+        rates=len(arm.ended),
+        baseline_rates=len(base.ended),
         verdict="",
     )
 
 
-def verdict(one: Comparison, fixes: int = 1) -> str:
+def judged_runs(arm: Arm) -> tuple[float, list[Run]]:
+    """The best learning rate by all runs; and the runs by which the arm is judged, none of which chose its own rate.
+
+    With several rates, every other seed chooses a rate at which the seeds between them are judged, and the other way round.
+    """
+    rates = arm.ended
+    best = _best_rate(rates)
+    if len(rates) == 1 or not all(len(runs) >= 2 for runs in rates.values()):
+        return best, rates[best]
+    halves = [{rate: runs[half::2] for rate, runs in rates.items()} for half in (0, 1)]
+    judged = [run for mine, theirs in (halves, halves[::-1]) for run in mine[_best_rate(theirs)]]
+    return best, sorted(judged, key=lambda run: run.config.seed)
+
+
+def _best_rate(rates: Mapping[float, Sequence[Run]]) -> float:
+    """The rate with the shortest mean wait; of equal ones the smaller."""
+    return min(rates, key=lambda rate: (_mean_wait(rates[rate]), rate))
+
+
+def _mean_wait(runs: Sequence[Run]) -> float:
+    value = restricted_mean(run_times(runs), horizon(*runs)).value
+    assert value is not None
+    return value
+
+
+def run_times(runs: Sequence[Run]) -> Times:
+    """When each run had its moment; one without is censored at the end of its budget, also if it diverged before."""
+    return times([run.eureka_step for run in runs], [run.config.steps for run in runs])
+
+
+def horizon(*runs: Run) -> float:
+    """The longest time for which all runs were watched."""
+    return float(min(run.config.steps for run in runs))
+
+
+def _working_rates(arm: Arm) -> int:
+    """At how many learning rates at least half of the runs had their moment."""
+    return sum(2 * cell.leaps >= len(cell.ended) for cell in arm.cells.values() if cell.ended)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction: the chance of even one false positive among all of them stays at the level.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
+
+
+def verdict(one: Comparison, comparisons: int = 1) -> str:
     """The comparison in words."""
-    if smallest_p(one.baseline_runs, one.runs) * fixes > LEVEL:
+    if smallest_p(one.baseline_runs, one.runs) * comparisons > LEVEL:
         return f"not enough runs to tell ({one.runs} against {one.baseline_runs}); {_ratio(one)} so far{_rates(one)}"
     n = f"n = {one.runs}" if one.runs == one.baseline_runs else f"n = {one.runs} and {one.baseline_runs}"
-    figures = f"{_interval(one.speed_up)}, p = {one.p_corrected:.2g}, {n}"
-    if one.p_corrected > LEVEL:
-        return f"no difference seen: {_ratio(one)}{figures}{_rates(one)}"
-    return f"{_ratio(one)}{figures}{_rates(one)}"
+    figures = f"{_ratio(one)}{_interval(one.speed_up)}, p = {one.p_corrected:.2g}, {n}{_rates(one)}"
+    return figures if one.p_corrected <= LEVEL else f"no difference seen: {figures}"
 
 
 def smallest_p(a: int, b: int) -> float:
