@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eureka.config import RunConfig, run_config
 from eureka.errors import RequestError
 from eureka.models import MODELS
-from eureka.runs import Metrics, Outcome, RunFolder, Status, StoredConfig, TaskRecord
+from eureka.runs import Metrics, Origin, Outcome, RunFolder, Status, StoredConfig, TaskRecord
 from eureka.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -67,8 +67,13 @@ def _named(part: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return part["name"], {key: value for key, value in part.items() if key != "name"}
 
 
-def run(config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Metrics], None] | None = None) -> RunResult:
+def run(
+    config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Metrics], None] | None = None, origin: Origin | None = None
+) -> RunResult:
     """Train in a folder, or go on where the run was interrupted; a finished run is only read.
+
+    on_log   is called with each line of ``metrics.jsonl``
+    origin   the recipe that the config was made from; the folder keeps it
 
     Under torchrun every process calls this; the first one keeps the folder.
     """
@@ -79,7 +84,7 @@ def run(config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Metrics],
     check_device(config)
     replicas = _join(config)
     with folder.held() if replicas.first else contextlib.nullcontext():
-        return RunResult(folder, _train(config, folder, replicas, on_log))
+        return RunResult(folder, _train(config, folder, replicas, on_log, origin))
 
 
 def check_device(config: RunConfig) -> None:
@@ -115,7 +120,13 @@ def _check_same(config: RunConfig, folder: RunFolder) -> None:
     raise RequestError(f"{folder.path} holds a run with another config ({what}); choose another folder with --out.")
 
 
-def _train(config: RunConfig, folder: RunFolder, replicas: Replicas, on_log: Callable[[Metrics], None] | None) -> Outcome:
+def _train(
+    config: RunConfig,
+    folder: RunFolder,
+    replicas: Replicas,
+    on_log: Callable[[Metrics], None] | None,
+    origin: Origin | None,
+) -> Outcome:
     import torch
 
     from eureka.training.loop import Loop
@@ -126,6 +137,8 @@ def _train(config: RunConfig, folder: RunFolder, replicas: Replicas, on_log: Cal
     loop = Loop(model, task, config.training, folder, on_log if replicas.first else None, replicas)
     if replicas.first:
         folder.write_config(StoredConfig(config.model_dump(mode="json")))
+        if origin is not None and folder.origin() is None:
+            folder.write_origin(origin)
         folder.write_environment(environment())
         folder.write_task(TaskRecord(loop.levels, token_names(task, model)))
     outcome = _outcome(loop, loop.run())

@@ -46,6 +46,15 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def fixed(value: float | None, digits: int = 3) -> str:
+    """With the same number of decimals for all, as in a column.
+
+    >>> fixed(0.55), fixed(1312.4, 0), fixed(None)
+    ('0.550', '1,312', '–')
+    """
+    return NONE if value is None else f"{value:,.{digits}f}"
+
+
 def setting(value: Any) -> str:
     """A value as it is typed after ``--set KEY=``.
 

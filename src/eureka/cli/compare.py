@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eureka.cli.carry_out import BudgetOption, OnOption, WorkersOption, carry_out
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, listed
+from eureka.cli.run_study import BudgetOption, OnOption, WorkersOption, run_study
 from eureka.errors import RequestError
 
 if TYPE_CHECKING:
-    from eureka.study import Study
+    from eureka.study.plan import Study
 
 
 def compare(
@@ -37,13 +37,13 @@ def compare(
     if seeds < 1:
         raise RequestError(f"--seeds {seeds}: at least one seed is needed.")
     study = _study(recipe, fix, seeds, lr, out, [*(changes or []), *(["training.deterministic=false"] if fast else [])])
-    carry_out(f"eureka compare {recipe}", study, on=on, workers=workers, budget=budget, json=json)
+    run_study(f"eureka compare {recipe}", study, on=on, workers=workers, budget=budget, json=json)
 
 
 def _study(recipe: str, fix: str, seeds: int, lr: str | None, out: Path | None, changes: list[str]) -> Study:
-    from eureka.attention import FIXES
+    from eureka.attention.registry import FIXES
     from eureka.recipes import recipe as find_recipe
-    from eureka.study import Study
+    from eureka.study.plan import Study
 
     base = find_recipe(recipe).but(assignments(changes))
     names = listed("--fix", fix, str)
@@ -54,4 +54,4 @@ def _study(recipe: str, fix: str, seeds: int, lr: str | None, out: Path | None, 
         if not 0 < rate < float("inf"):
             raise RequestError(f"--lr {rate:g}: a learning rate must be above 0.")
     grid = {"training.seed": range(seeds), "training.lr": rates, "attention.name": names}
-    return Study.over(base, grid, out or Path("runs") / recipe)
+    return Study.over(base, grid, out or Path("runs") / recipe, recipe)

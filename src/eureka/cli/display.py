@@ -1,109 +1,146 @@
-"""What a study looks like while it runs: a live table in a terminal, a line for each event elsewhere. All on standard error."""
+"""What is shown while runs are at work: bars in a terminal, a line for each event elsewhere. All on standard error."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from eureka.runs import Record, RunFolder
-from eureka.study.statistics import differing_keys, flatten
-from eureka.study.status import RunStatus, run_status
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Column
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import Group
+from eureka.formats import fixed
+from eureka.runs import Metrics, RunFolder, read_run
+from eureka.study.arms import group_runs
+from eureka.study.status import Phase, RunStatus, run_status
 
-STYLES = {"eureka": "bold green", "ended": "", "plateau": "yellow", "learning": "cyan", "waiting": "dim", "diverged": "red"}
+STYLES: dict[Phase, str] = {
+    "eureka": "bold green",
+    "ended": "",
+    "plateau": "yellow",
+    "learning": "cyan",
+    "waiting": "dim",
+    "diverged": "red",
+}
+
+
+class TerminalProgress(Progress):
+    """Bars on standard error that vanish at the end; nothing at all where that is no terminal."""
+
+    def __init__(self, *columns: ProgressColumn) -> None:
+        super().__init__(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+
+
+@contextlib.contextmanager
+def run_progress(steps: int) -> Iterator[Callable[[Metrics], None]]:
+    """The bar of one run; gives what the run takes as `on_log`."""
+    count = TextColumn("{task.completed:,}/{task.total:,}")
+    with TerminalProgress(BarColumn(), count, TextColumn("{task.description}"), TimeRemainingColumn()) as progress:
+        bar = progress.add_task("starting", total=steps)
+
+        def show(line: Metrics) -> None:
+            text = f"loss {fixed(line.validation_loss)}, accuracy {fixed(line.validation_accuracy)}"
+            progress.update(bar, completed=line.step, description=text)
+
+        yield show
+
+
+class StateColumn(ProgressColumn):
+    """The state of a run in words."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["text"], STYLES[task.fields["phase"]])
+
+
+class StudyProgress(TerminalProgress):
+    """A bar for each run of a study, below the number of those that have ended."""
+
+    def __init__(self) -> None:
+        right = Column(justify="right")
+        super().__init__(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(20),
+            TextColumn("step {task.fields[step]:,}", table_column=right),
+            TextColumn("loss {task.fields[loss]}"),
+            TextColumn("accuracy {task.fields[accuracy]}"),
+            StateColumn(),
+        )
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        ended = sum(task.fields["ended"] for task in self.tasks)
+        yield Text(f"{ended} of {len(self.tasks)} runs ended · Ctrl-C stops, the same command goes on", "dim")
+        yield self.make_tasks_table(self.tasks)
 
 
 class StudyDisplay:
-    """Give it to a pool as `watch`; within ``with`` it draws."""
+    """Give it to a pool as `watch`; it shows within ``with``."""
 
     def __init__(self, folders: Sequence[RunFolder]) -> None:
         self.folders = folders
-        self.labels = dict(zip((folder.path for folder in folders), labels(folders), strict=True))
-        self.statuses = {folder.path: run_status(folder) for folder in folders}
-        self.at_work: set[Any] = set()
-        self._live: Any = None
+        self.labels = run_labels(folders)
+        self.statuses = {folder.path: folder_status(folder) for folder in folders}
+        self.at_work: set[Path] = set()
+        self.progress = StudyProgress()
+        self.bars = {path: self.progress.add_task(label, **_bar(self.statuses[path])) for path, label in self.labels.items()}
 
     def __enter__(self) -> StudyDisplay:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True, get_renderable=self._draw)
-            self._live.start()
+        self.progress.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for folder in self.folders:
-            self._read(folder)
-        if self._live is not None:
-            self._live.stop()
+            self._update(folder)
+        self.progress.stop()
 
     def __call__(self, running: Sequence[RunFolder]) -> None:
         just_left = self.at_work - {folder.path for folder in running}
         self.at_work = {folder.path for folder in running}
         for folder in self.folders:
             if folder.path in self.at_work or folder.path in just_left:
-                self._read(folder)
+                self._update(folder)
 
-    def _read(self, folder: RunFolder) -> None:
-        before, now = self.statuses[folder.path], run_status(folder)
+    def _update(self, folder: RunFolder) -> None:
+        before, now = self.statuses[folder.path], folder_status(folder)
         self.statuses[folder.path] = now
-        if self._live is None and (now.phase, now.ended) != (before.phase, before.ended):
-            sys.stderr.write(f"{self.labels[folder.path]}: {now.text}{_detail(now)}\n")
+        starting = {"text": "starting"} if now.phase == "waiting" and folder.path in self.at_work else {}
+        self.progress.update(self.bars[folder.path], **(_bar(now) | starting))
+        if self.progress.disable and (now.phase, now.ended) != (before.phase, before.ended):
+            sys.stderr.write(f"{self.labels[folder.path]}: {now.text}{_figures(now)}\n")
             sys.stderr.flush()
 
-    def _draw(self) -> Group:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
 
-        table = Table(box=None, pad_edge=False)
-        for column, side in (
-            ("run", "left"),
-            ("", "left"),
-            ("step", "right"),
-            ("loss", "right"),
-            ("accuracy", "right"),
-            ("", "left"),
-        ):
-            table.add_column(column, justify=side)  # type: ignore[arg-type]
-        for folder in self.folders:
-            status = self.statuses[folder.path]
-            bar = ProgressBar(total=status.steps, completed=status.step if not status.ended else status.steps, width=20)
-            text = Text("starting" if self._is_starting(folder) else status.text, STYLES[status.phase])
-            table.add_row(
-                Text(self.labels[folder.path]), bar, f"{status.step:,}", _number(status.loss), _number(status.accuracy), text
-            )
-        ended = sum(status.ended for status in self.statuses.values())
-        return Group(table, Text(f"{ended} of {len(self.folders)} runs ended · Ctrl-C stops, the same command goes on", "dim"))
-
-    def _is_starting(self, folder: RunFolder) -> bool:
-        return folder.path in self.at_work and self.statuses[folder.path].phase == "waiting"
+def folder_status(folder: RunFolder) -> RunStatus:
+    run = read_run(folder)
+    assert run is not None, f"{folder.path} holds no run"
+    return run_status(run)
 
 
-def labels(folders: Sequence[RunFolder]) -> list[str]:
+def run_labels(folders: Sequence[RunFolder]) -> dict[Path, str]:
     """The runs as people speak of them: the fix, whatever distinguishes runs of one fix, and the seed."""
-    configs = [folder.config() or {} for folder in folders]
-    keys = differing_keys(configs)
-    return [_label(config, keys) for config in configs]
+    grouping = group_runs([run for run in map(read_run, folders) if run is not None])
+    return {run.folder.path: grouping.label(run) for run in grouping.runs}
 
 
-def _label(config: Record, keys: Sequence[str]) -> str:
-    flat = flatten(config)
-    others = [f"{key if key.endswith('.name') else key.partition('.')[2]} {flat[key]}" for key in keys if key in flat]
-    return ", ".join([flat["attention.name"], *others, f"lr {flat['training.lr']:g}", f"seed {flat['training.seed']}"])
+def _bar(status: RunStatus) -> dict[str, Any]:
+    """The fields of a run's bar; it is full for a run that has ended, however early."""
+    return {
+        "total": max(status.step, 1) if status.ended else status.steps,
+        "completed": max(status.step, 1) if status.ended else status.step,
+        "step": status.step,
+        "loss": fixed(status.loss),
+        "accuracy": fixed(status.accuracy),
+        "ended": status.ended,
+        "phase": status.phase,
+        "text": status.text,
+    }
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
-
-
-def _detail(status: RunStatus) -> str:
-    if status.loss is None or status.accuracy is None:
+def _figures(status: RunStatus) -> str:
+    if status.loss is None:
         return ""
-    return f" (step {status.step:,}, loss {status.loss:.3f}, accuracy {status.accuracy:.3f})"
+    return f" (step {status.step:,}, loss {fixed(status.loss)}, accuracy {fixed(status.accuracy)})"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, print_json
+from eureka.formats import fixed
 
 if TYPE_CHECKING:
     from eureka.config import RunConfig
@@ -30,30 +31,29 @@ def run(
     if help_config:
         _list_keys(config)
         return
-    _carry_out(config, out or Path("runs") / recipe, json)
+    _run(recipe, config, out or Path("runs") / recipe, json)
 
 
-def _carry_out(config: RunConfig, root: Path, json: bool) -> None:
-    from eureka.cli.progress import RunProgress
-    from eureka.experiment import run as carry_out
-    from eureka.study.grid import run_name
-    from eureka.study.status import run_status
+def _run(recipe: str, config: RunConfig, root: Path, json: bool) -> None:
+    from eureka.cli.display import folder_status, run_progress
+    from eureka.experiment import run
+    from eureka.study.plan import origin, run_name
     from eureka.training.signals import Interrupted
 
     folder = root / run_name(config)
     try:
-        with RunProgress(config.training.steps) as progress:
-            result = carry_out(config, folder, progress)
+        with run_progress(config.training.steps) as show:
+            result = run(config, folder, show, origin(recipe, config))
     except Interrupted as stop:
         sys.stderr.write(f"{stop}.\n")
         raise typer.Exit(128 + stop.signum) from None
     if os.environ.get("RANK", "0") != "0":  # under torchrun the first process speaks for all
         return
     if json:
-        print_json({"folder": str(folder), "config": config.model_dump(mode="json"), **result.record})
+        print_json({"folder": str(folder), "config": config.model_dump(mode="json"), **result.outcome.to_json()})
         return
-    status = run_status(result.folder)
-    accuracy = "" if status.accuracy is None else f" Accuracy {status.accuracy:.3f} at step {status.step:,}."
+    status = folder_status(result.folder)
+    accuracy = "" if status.accuracy is None else f" Accuracy {fixed(status.accuracy)} at step {status.step:,}."
     sys.stdout.write(f"{status.text[0].upper()}{status.text[1:]}.{accuracy}\n{folder}\n")
 
 

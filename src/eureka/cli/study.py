@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from eureka.cli.carry_out import BudgetOption, OnOption, WorkersOption, carry_out
 from eureka.cli.options import JsonOption, print_json
+from eureka.cli.run_study import BudgetOption, OnOption, WorkersOption, run_study
 from eureka.errors import RequestError
+from eureka.formats import fixed
 
 
 def study(
@@ -37,36 +38,26 @@ def study(
 
     path = Path(what)
     plan = read_plan(path, out or Path("runs") / path.stem)
-    carry_out(f"eureka study {path.name}", plan, on=on, workers=workers, budget=budget, json=json)
+    run_study(f"eureka study {path.name}", plan, on=on, workers=workers, budget=budget, json=json)
 
 
 def _status(folder: Path | None, json: bool) -> None:
-    from eureka.cli.display import labels
     from eureka.cli.table import print_table
-    from eureka.runs import find_runs
+    from eureka.runs import find_runs, read_run
+    from eureka.study.arms import group_runs
     from eureka.study.status import run_status
 
     if folder is None or not folder.is_dir():
         raise RequestError(f"eureka study status: {'no folder was given' if folder is None else f'{folder} is not a folder'}.")
-    runs = find_runs(folder)
+    runs = [run for run in map(read_run, find_runs(folder)) if run is not None]
     if not runs:
         raise RequestError(f"{folder} holds no runs.")
     statuses = [(run, run_status(run)) for run in runs]
     if json:
-        document = [
-            {"run": run.name, "step": s.step, "steps": s.steps, "loss": s.loss, "accuracy": s.accuracy, "phase": s.phase}
-            for run, s in statuses
-        ]
-        print_json({"runs": document})
+        keys = ("step", "steps", "loss", "accuracy", "phase")
+        print_json({"runs": [{"run": run.folder.name} | {key: getattr(s, key) for key in keys} for run, s in statuses]})
         return
-    rows = [
-        (label, f"{s.step:,} / {s.steps:,}", _number(s.loss), _number(s.accuracy), s.text)
-        for label, (_, s) in zip(labels(runs), statuses, strict=True)
-    ]
+    label = group_runs(runs).label
+    rows = [(label(run), f"{s.step:,} / {s.steps:,}", fixed(s.loss), fixed(s.accuracy), s.text) for run, s in statuses]
     print_table(["run", "step", "loss", "accuracy", "state"], rows)
-    ended = sum(run.result() is not None for run in runs)
-    sys.stdout.write(f"{ended} of {len(runs)} runs ended.\n")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    sys.stdout.write(f"{sum(run.outcome is not None for run in runs)} of {len(runs)} runs ended.\n")

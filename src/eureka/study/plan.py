@@ -1,6 +1,6 @@
-"""A study as a file: what to vary around a recipe, checked whole before the first run.
+"""A study: configs around a base, from Python or from a file, and the folder where their runs are.
 
-::
+A file says what to vary around a recipe, and is checked whole before the first run::
 
     recipe: tiles
     set:                                  # for all runs; optional
@@ -16,15 +16,81 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eureka.config import RunConfig
 from eureka.errors import RequestError, UnknownNameError
-from eureka.recipes import recipe
-from eureka.study.grid import Study
+from eureka.files import make_folder
+from eureka.recipes import recipe as find_recipe
+from eureka.runs import Origin, RunFolder, StoredConfig
 
 KEYS = ("recipe", "set", "variants", "grid")
+"""The keys of a study's file."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Configs and a folder with one run folder for each; the same config always gets the same folder."""
+
+    folder: Path
+    configs: Sequence[RunConfig]
+    recipe: str | None = None
+    """the name of the recipe that the configs are made from; None if they are made in Python"""
+
+    @classmethod
+    def over(cls, base: RunConfig, grid: Mapping[str, Sequence[Any]], folder: Path, recipe: str | None = None) -> Study:
+        """Every combination of the values given for each key; the key named last changes fastest."""
+        changes = (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
+        return cls.of(base, changes, folder, recipe)
+
+    @classmethod
+    def of(cls, base: RunConfig, changes: Iterable[Mapping[str, Any]], folder: Path, recipe: str | None = None) -> Study:
+        """A run for each set of changes, the same run only once; every problem is told at once."""
+        problems: list[str] = []
+        configs: dict[str, RunConfig] = {}
+        for change in changes:
+            try:
+                config = base.but(change)
+                configs.setdefault(config.digest(), config)
+            except RequestError as error:
+                problems.append(str(error))
+        if problems:
+            raise RequestError(" ".join(dict.fromkeys(problems)))
+        return cls(folder, list(configs.values()), recipe)
+
+    def prepare(self) -> list[RunFolder]:
+        """Lay out the run folders, so that the whole study can be seen before its first run has begun."""
+        make_folder(self.folder)
+        return [self._prepare(config) for config in self.configs]
+
+    def _prepare(self, config: RunConfig) -> RunFolder:
+        run = RunFolder(self.folder / run_name(config))
+        run.create()
+        if run.config() is None:
+            run.write_config(StoredConfig(config.model_dump(mode="json")))
+        if self.recipe is not None and run.origin() is None:
+            run.write_origin(origin(self.recipe, config))
+        return run
+
+
+def run_name(config: RunConfig) -> str:
+    """Readable, and unique for the config: ``softmax-lr0.0003-seed0-1f2e3d4c5b6a``."""
+    fix = config.flat()["attention.name"]
+    return f"{fix}-lr{config.training.lr:g}-seed{config.training.seed}-{config.digest()}"
+
+
+def origin(recipe: str, config: RunConfig) -> Origin:
+    """The recipe and the keys to change so that it gives the config.
+
+    A new name brings its own defaults, so only what differs from those is told besides.
+    """
+    base, wanted = find_recipe(recipe), StoredConfig(config.model_dump(mode="json")).flat
+    names = {key: value for key, value in wanted.items() if key.endswith(".name") and base.flat()[key] != value}
+    start = StoredConfig(base.but(names).model_dump(mode="json")).flat
+    return Origin(recipe, names | {key: value for key, value in wanted.items() if start[key] != value})
 
 
 def read_plan(path: Path, folder: Path) -> Study:
@@ -38,8 +104,8 @@ def read_plan(path: Path, folder: Path) -> Study:
     if problems:
         raise RequestError(f"{path}: {' '.join(problems)}")
     try:
-        base = recipe(str(plan["recipe"]))
-        return Study.of(base, _combinations(set_, variants, grid), folder)
+        recipe = str(plan["recipe"])
+        return Study.of(find_recipe(recipe), _combinations(set_, variants, grid), folder, recipe)
     except RequestError as error:
         raise RequestError(f"{path}: {error}") from None
 

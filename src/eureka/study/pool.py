@@ -1,4 +1,4 @@
-"""The local pool: one process of one thread for each run, as many at a time as there are cores."""
+"""Pools bring runs to their end. The local one: a process of one thread for each run, as many at a time as there are cores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from eureka.errors import WorkError
 from eureka.runs import RunFolder
@@ -17,8 +18,8 @@ POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 30.0
 """How long a worker may take to write its checkpoint when it is asked to stop."""
 
-
 Watch = Callable[[Sequence[RunFolder]], None]
+"""Is called again and again with the runs at work."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +30,23 @@ class Failure:
     reason: str
 
 
+class Pool(Protocol):
+    """What brings runs to their end."""
+
+    def run(
+        self, folders: Sequence[RunFolder], watch: Watch | None = None, budget_seconds: float = math.inf
+    ) -> list[Failure]: ...
+
+
 @dataclass
 class LocalPool:
-    """Carries out runs; one that dies is reported and takes no other with it."""
+    """Runs in processes of this machine; one that dies is reported and takes no other with it."""
 
     workers: int = field(default_factory=lambda: available_cores())
     _running: dict[subprocess.Popen[bytes], RunFolder] = field(default_factory=dict)
 
-    def carry_out(
-        self, folders: Sequence[RunFolder], watch: Watch | None = None, budget_seconds: float = math.inf
-    ) -> list[Failure]:
-        """Bring every run to its end, or as far as the budget lasts; `watch` is called all the while with the runs at work.
+    def run(self, folders: Sequence[RunFolder], watch: Watch | None = None, budget_seconds: float = math.inf) -> list[Failure]:
+        """Bring every run to its end, or as far as the budget lasts.
 
         An interruption stops the workers after a checkpoint and is passed on; calling again goes on where they were.
         """
@@ -60,7 +67,7 @@ class LocalPool:
 
     def _start(self, folder: RunFolder) -> None:
         # a session of its own: Ctrl-C reaches the parent alone, which then stops its workers in order
-        with (folder.path / "worker.log").open("wb") as log:
+        with folder.worker_log.open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "eureka.study.worker", str(folder.path), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
@@ -93,16 +100,15 @@ class LocalPool:
 
 
 def longest_first(folders: Iterable[RunFolder]) -> list[RunFolder]:
-    """In the order in which a pool should begin them: by the work still to do, so that no long run is left to the end alone."""
+    """In the order in which a pool should begin them: the most work first, so that no long run is left alone at the end."""
     return sorted(folders, key=lambda folder: -_work_left(folder))
 
 
 def _work_left(folder: RunFolder) -> float:
-    config, metrics = folder.config() or {}, folder.metrics()
-    size: float = config["training"]["batch_size"] * config["model"].get("dim", 1) * config["model"].get("depth", 1)
-    done: int = metrics[-1]["step"] if metrics else 0
-    steps: int = config["training"]["steps"]
-    return (steps - done) * size
+    config, metrics = folder.config(), folder.metrics()
+    assert config is not None, f"{folder.path} holds no run"
+    size = config.flat["training.batch_size"] * config.flat.get("model.dim", 1) * config.flat.get("model.depth", 1)
+    return float((config.steps - (metrics[-1].step if metrics else 0)) * size)
 
 
 def _why(code: int, folder: RunFolder) -> str:
@@ -110,7 +116,7 @@ def _why(code: int, folder: RunFolder) -> str:
         return f"its process was killed by signal {-code}"
     if code > 128:
         return f"its process was stopped by signal {code - 128}"
-    lines = (folder.path / "worker.log").read_text(errors="replace").strip().splitlines()
+    lines = folder.worker_log.read_text(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"its process ended with code {code}"
 
 

@@ -1,4 +1,4 @@
-"""How a run is doing, read from its folder: by the process that started it or by anyone else. No torch."""
+"""How a run is doing, read from its folder by the process that started it or by any other. No torch."""
 
 from __future__ import annotations
 
@@ -6,21 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from eureka.runs import Record, RunFolder
-from eureka.training.leaps import Point, eureka_moment
+from eureka.runs import Level, Metrics, Outcome, Run
+from eureka.training.leaps import eureka_leap
 
 Phase = Literal["waiting", "learning", "plateau", "eureka", "ended", "diverged"]
 NEAR = 0.03
 """How near to a level's accuracy counts as sitting on its plateau."""
-
-
-@dataclass(frozen=True)
-class Level:
-    """A level of the task, as ``task.json`` has it."""
-
-    knows: str
-    loss: float
-    accuracy: float
+RECENT = 4
+"""How many logged lines decide whether a run sits on a plateau."""
 
 
 @dataclass(frozen=True)
@@ -40,28 +33,30 @@ class RunStatus:
         return self.phase in ("ended", "diverged") or self.step >= self.steps
 
 
-def run_status(folder: RunFolder) -> RunStatus:
-    """What the files say."""
-    config, result, metrics = folder.config() or {}, folder.result(), folder.metrics()
-    steps = config["training"]["steps"]
+def run_status(run: Run) -> RunStatus:
+    """What the files say; the metrics are read anew."""
+    metrics, steps = run.folder.metrics(), run.config.steps
     if not metrics:
-        phase: Phase = "diverged" if result else "waiting"
-        return RunStatus(result["steps"] if result else 0, steps, None, None, phase, phase)
+        phase: Phase = "diverged" if run.outcome else "waiting"
+        return RunStatus(run.outcome.steps if run.outcome else 0, steps, None, None, phase, phase)
     last = metrics[-1]
-    phase, text = _phase(metrics, [Level(**level) for level in folder.levels()], result)
-    return RunStatus(last["step"], steps, last["validation_loss"], last["validation_accuracy"], phase, text)
+    phase, text = _phase(metrics, run.folder.levels(), run.outcome)
+    return RunStatus(last.step, steps, last.validation_loss, last.validation_accuracy, phase, text)
 
 
-def _phase(metrics: Sequence[Record], levels: Sequence[Level], result: Record | None) -> tuple[Phase, str]:
-    points = [Point(r["step"], r["validation_loss"], r["validation_accuracy"]) for r in metrics]
-    moment = eureka_moment(points, levels) if levels else None
-    if result and result["status"] == "diverged":
-        return "diverged", f"diverged at step {result['steps']}"
-    if moment:
-        return ("ended" if result else "eureka"), f"Eureka at step {moment.step:,}"
-    if result:
-        return "ended", f"no Eureka-moment in {result['steps']:,} steps"
-    recent = [point.accuracy for point in points[-4:]]
-    if len(recent) == 4 and any(abs(sum(recent) / 4 - level.accuracy) <= NEAR for level in levels[:-1]):
-        return "plateau", f"plateau at {points[-1].loss:.2f}"
+def _phase(metrics: Sequence[Metrics], levels: Sequence[Level], outcome: Outcome | None) -> tuple[Phase, str]:
+    leap = eureka_leap(metrics, levels) if levels else None
+    if outcome and outcome.status == "diverged":
+        return "diverged", f"diverged at step {outcome.steps}"
+    if leap:
+        return ("ended" if outcome else "eureka"), f"Eureka at step {leap.step:,}"
+    if outcome:
+        return "ended", f"no Eureka-moment in {outcome.steps:,} steps"
+    if _sits(metrics[-RECENT:], levels[:-1]):
+        return "plateau", f"plateau at {metrics[-1].validation_loss:.2f}"
     return "learning", "learning"
+
+
+def _sits(recent: Sequence[Metrics], plateaus: Sequence[Level]) -> bool:
+    accuracy = sum(line.validation_accuracy for line in recent) / len(recent)
+    return len(recent) == RECENT and any(abs(accuracy - level.accuracy) <= NEAR for level in plateaus)

@@ -10,14 +10,14 @@ from pathlib import Path
 from eureka.config import run_config
 from eureka.errors import EurekaError
 from eureka.experiment import run
-from eureka.runs import Record, RunFolder
+from eureka.runs import Metrics, RunFolder
 from eureka.training.signals import Interrupted
 
 
 def work(folder: RunFolder, parent: int) -> int:
     """Carry out the run; stop after a checkpoint when the parent is gone. Returns the exit code."""
 
-    def stop_if_orphaned(_record: Record) -> None:
+    def stop_if_orphaned(_line: Metrics) -> None:
         if os.getppid() != parent:
             signal.raise_signal(signal.SIGTERM)
 
@@ -25,7 +25,7 @@ def work(folder: RunFolder, parent: int) -> int:
         config = folder.config()
         if config is None:
             raise EurekaError(f"{folder.path} holds no config.json.")
-        run(run_config(**config), folder, stop_if_orphaned)
+        run(run_config(**config.parts), folder, stop_if_orphaned)
     except Interrupted as stop:
         return 128 + stop.signum
     except EurekaError as error:

@@ -1,4 +1,4 @@
-"""The same study on a Ray cluster: each run is a task, and a node that is lost costs only the time since its runs' checkpoints.
+"""Runs on a Ray cluster: each is a task, and a node that is lost costs only the time since its runs' last checkpoints.
 
 The study folder must be reachable by the same path from every node, on a shared filesystem.
 """
@@ -17,10 +17,12 @@ from eureka.study.pool import Failure, Watch, longest_first
 POLL_SECONDS = 0.5
 RETRIES = 20
 """How many lost nodes a single run survives."""
+ATTEMPTS = 60
+"""How often, a second apart, a node tries to get hold of a run that another process holds."""
 
 
 class RayPool:
-    """Carries out runs on a cluster; the same calls as `LocalPool`."""
+    """Runs on a cluster; the same calls as `LocalPool`."""
 
     def __init__(self, address: str | None = None) -> None:
         try:
@@ -37,11 +39,9 @@ class RayPool:
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise RequestError(f"--on ray:{address}: no Ray cluster answers there ({_first_line(error)}).") from None
 
-    def carry_out(
-        self, folders: Sequence[RunFolder], watch: Watch | None = None, budget_seconds: float = math.inf
-    ) -> list[Failure]:
+    def run(self, folders: Sequence[RunFolder], watch: Watch | None = None, budget_seconds: float = math.inf) -> list[Failure]:
         """Bring every run to its end, or as far as the budget lasts."""
-        task = self.ray.remote(num_cpus=1, max_retries=RETRIES)(carry_out_there)
+        task = self.ray.remote(num_cpus=1, max_retries=RETRIES)(run_on_node)
         waiting = longest_first(folder for folder in folders if folder.result() is None)
         pending = {task.remote(str(folder.path)): folder for folder in waiting}
         failures: list[Failure] = []
@@ -66,8 +66,8 @@ class RayPool:
         return [Failure(folder, reason)] if reason else []
 
 
-def carry_out_there(path: str) -> str | None:
-    """One run, on whatever node this is. Returns why it could not be done, or None."""
+def run_on_node(path: str) -> str | None:
+    """Carry out one run on the node where this is called. Returns why it failed, or None."""
     from pathlib import Path
 
     from eureka.config import run_config
@@ -75,14 +75,14 @@ def carry_out_there(path: str) -> str | None:
     from eureka.experiment import run
 
     folder = RunFolder(Path(path))
-    for attempt in range(60):
+    for attempt in range(ATTEMPTS):
         try:
             config = folder.config()
             assert config is not None
-            run(run_config(**config), folder)
+            run(run_config(**config.parts), folder)
             return None
-        except FolderBusyError as error:  # a node that was taken for lost may still be winding down
-            if attempt == 59:
+        except FolderBusyError as error:  # a node that Ray takes for lost may still hold the run
+            if attempt == ATTEMPTS - 1:
                 return str(error)
             time.sleep(1)
         except EurekaError as error:

@@ -1,0 +1,124 @@
+"""A study from its first run to its table and report: what `compare` and `study` share."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eureka.cli.options import as_json, print_json
+from eureka.errors import RequestError
+
+if TYPE_CHECKING:
+    from eureka.runs import RunFolder
+    from eureka.study.comparison import Comparison
+    from eureka.study.plan import Study
+    from eureka.study.pool import Failure, Pool
+    from eureka.study.summary import Summary
+
+OnOption = Annotated[
+    str, typer.Option("--on", metavar="local|ray[:ADDRESS]", help="Carry the runs out on this machine or on a Ray cluster.")
+]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Runs at a time, locally. [default: one for each core]")]
+BudgetOption = Annotated[str | None, typer.Option("--budget", metavar="TIME", help="Stop after this long, as in 90s, 45m or 2h.")]
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def run_study(title: str, study: Study, *, on: str, workers: int | None, budget: str | None, json: bool) -> None:
+    """Bring a study to its end and say what it has found."""
+    from eureka.study.pool import check_failures
+    from eureka.study.summary import summarise
+
+    limit, pool = seconds(budget), _pool(on, workers)
+    folders = study.prepare()
+    if finished := _finished(folders):
+        sys.stderr.write(f"{finished} of {len(folders)} runs are finished already.\n")
+    failures = _run(pool, folders, limit)
+    summary = summarise(folders)
+    document = _write(title, study.folder, summary, failures)
+    if json:
+        print_json(document)
+    else:
+        _print(summary, document["report"])
+    check_failures(failures, len(folders))
+    if summary.unfinished:
+        sys.stderr.write(f"{summary.unfinished} of {len(folders)} runs are not finished; the same command goes on.\n")
+
+
+def seconds(text: str | None) -> float:
+    """``"2h"`` → 7200.0; no text, no limit."""
+    if text is None:
+        return math.inf
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text.strip())
+    if not found or float(found[1]) <= 0:
+        raise RequestError(f"--budget {text}: expected a time such as 90s, 45m or 2h.")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def _pool(on: str, workers: int | None) -> Pool:
+    place, _, address = on.partition(":")
+    if place == "local" and not address:
+        from eureka.study.pool import LocalPool
+
+        return LocalPool() if workers is None else LocalPool(workers)
+    if place == "ray":
+        from eureka.study.ray_pool import RayPool
+
+        return RayPool(address or None)
+    raise RequestError(f"--on {on}: the choices are 'local', 'ray' and 'ray:ADDRESS'.")
+
+
+def _run(pool: Pool, folders: Sequence[RunFolder], limit: float) -> list[Failure]:
+    from eureka.cli.display import StudyDisplay
+
+    try:
+        with StudyDisplay(folders) as display:
+            return pool.run(folders, display, limit)
+    except (KeyboardInterrupt, SystemExit):
+        sys.stderr.write(f"{_finished(folders)} of {len(folders)} runs are finished; the others have kept their checkpoints.\n")
+        raise
+
+
+def _finished(folders: Sequence[RunFolder]) -> int:
+    return sum(folder.result() is not None for folder in folders)
+
+
+def _write(title: str, folder: Path, summary: Summary, failures: Sequence[Failure]) -> dict[str, Any]:
+    """Write the report, ``runs.csv`` and ``summary.json``; the document is what the last one holds."""
+    from eureka.files import write_whole
+    from eureka.report.write import write_report
+    from eureka.study.summary import write_runs
+
+    page = write_report([run.folder.path for run in summary.runs], folder / "report.html", title=title)
+    write_runs(summary.runs, folder / "runs.csv")
+    document = {
+        "title": title,
+        "folder": str(folder),
+        "report": str(page),
+        "levels": [asdict(level) for level in summary.runs[0].folder.levels()],
+        "rows": [cell.to_json() for cell in summary.cells],
+        "comparisons": [comparison.to_json() for comparison in summary.comparisons],
+        "unfinished": summary.unfinished,
+        "failures": [{"run": failure.folder.name, "reason": failure.reason} for failure in failures],
+    }
+    write_whole(folder / "summary.json", as_json(document).encode())
+    return document
+
+
+def _print(summary: Summary, report: str) -> None:
+    from eureka.cli.table import print_cells
+
+    print_cells(summary.cells)
+    sys.stdout.write("".join(f"{_sentence(comparison)}\n" for comparison in summary.comparisons))
+    sys.stdout.write(f"\nCurves of all runs: {report}\n")
+
+
+def _sentence(one: Comparison) -> str:
+    where = f" ({one.condition.label})" if one.condition.label else ""
+    return f"{one.arm.full_label} against {one.baseline.full_label}{where}: {one.verdict}"

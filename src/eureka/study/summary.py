@@ -1,0 +1,68 @@
+"""What a study has found: its runs read once, grouped, compared, and written as tables for programs. No torch."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eureka.files import write_whole
+from eureka.runs import Run, RunFolder, read_run
+from eureka.study.arms import FIX, LR, SEED, Cell, Grouping, group_runs, varied_keys
+from eureka.study.comparison import Comparison, compare_arms
+
+OUTCOMES = ("status", "steps", "samples", "seconds", "onset_step", "eureka_step", "final_loss", "final_accuracy")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The state of a study at one moment."""
+
+    grouping: Grouping
+    comparisons: list[Comparison]
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        return self.grouping.runs
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The rows of the study's table."""
+        return self.grouping.cells
+
+    @property
+    def unfinished(self) -> int:
+        return sum(run.outcome is None for run in self.runs)
+
+
+def summarise(folders: Iterable[RunFolder]) -> Summary:
+    """Read every run once, group the runs, and compare the arms."""
+    grouping = group_runs([run for run in map(read_run, folders) if run is not None])
+    return Summary(grouping, compare_arms(grouping))
+
+
+def write_runs(runs: Sequence[Run], path: Path) -> None:
+    """Write a CSV file with a line for each run."""
+    rows = run_rows(runs)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
+
+
+def run_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """A row for each run: its name, fix, learning rate, seed and other settings in which runs differ, and its outcome.
+
+    A run that has not ended has no outcome.
+    """
+    columns = dict.fromkeys([FIX, LR, SEED, *varied_keys(runs)])
+    return [
+        {"run": run.folder.name}
+        | {key: run.config.flat.get(key) for key in columns}
+        | {key: getattr(run.outcome, key, None) for key in OUTCOMES}
+        for run in runs
+    ]
