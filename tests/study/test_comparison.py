@@ -2,51 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from eureka.config import RunConfig
-from eureka.runs import RunFolder
-from eureka.study.comparison import compare_fixes, compare_runs, smallest_p
-from eureka.study.statistics import ended_runs
+from eureka.runs import Run
+from eureka.study.arms import group_runs
+from eureka.study.comparison import Comparison, compare_arms, holm, smallest_p
 
-Plant = Callable[..., RunFolder]
+Plant = Callable[..., Run]
 
 
 @pytest.fixture
-def plant(tiny: RunConfig, tmp_path: Path) -> Plant:
-    base = tiny.but({"training.steps": 1000}).model_dump(mode="json")
-
-    def one(fix: str, lr: float, seed: int, step: int | None, **training: Any) -> RunFolder:
-        folder = RunFolder(tmp_path / f"{fix}-{lr}-{seed}-{training}")
-        folder.create()
-        folder.write(
-            "config.json", base | {"attention": {"name": fix}, "training": base["training"] | {"lr": lr, "seed": seed} | training}
-        )
-        folder.write("result.json", {"status": "finished", "steps": 1000, "eureka_step": step, "final_accuracy": 0.9})
-        return folder
+def plant(make_run: Callable[..., Run]) -> Plant:
+    def one(fix: str, lr: float, seed: int, step: int | None, **training: Any) -> Run:
+        others = {f"training.{key}": value for key, value in training.items()}
+        return make_run({"attention.name": fix, "training.lr": lr, "training.seed": seed} | others, step)
 
     return one
+
+
+def compare(runs: Sequence[Run]) -> list[Comparison]:
+    return compare_arms(group_runs(runs))
 
 
 def test_a_clear_difference_is_told_with_interval_p_and_n(plant: Plant) -> None:
     runs = [plant("softmax", 1e-3, s, 900 + 10 * s) for s in range(6)] + [
         plant("norm_softmax", 1e-3, s, 300 + 10 * s) for s in range(6)
     ]
-    [found] = compare_fixes(runs)
-    assert (found.fix, found.baseline, found.runs) == ("norm_softmax", "softmax", 6)
+    [found] = compare(runs)
+    assert (found.arm.label, found.baseline.label, found.runs) == ("norm_softmax", "softmax", 6)
     assert found.p_value == pytest.approx(2 / 924)
     assert found.speed_up.value == pytest.approx(925 / 325)
     assert found.verdict.startswith("2.8× sooner [2.")
     assert found.verdict.endswith("p = 0.0022, n = 6")
 
 
-def test_fixes_are_compared_within_a_setting_and_corrected_for_all_that_is_told(plant: Plant) -> None:
+def test_arms_are_compared_within_a_condition_and_corrected_for_all_that_is_told(plant: Plant) -> None:
     runs = [
         plant(fix, 1e-3, s, step + 10 * s, batch_size=size)
         for size, fix, step in [
@@ -57,9 +53,9 @@ def test_fixes_are_compared_within_a_setting_and_corrected_for_all_that_is_told(
         ]
         for s in range(6)
     ]
-    small, large = compare_fixes(runs)
-    assert (small.fix, small.baseline, small.setting) == ("norm_softmax", "softmax", {"training.batch_size": 64})
-    assert (large.fix, large.baseline, large.setting) == ("norm_softmax", "softmax", {"training.batch_size": 256})
+    small, large = compare(runs)
+    assert (small.arm.label, small.baseline.label) == (large.arm.label, large.baseline.label) == ("norm_softmax", "softmax")
+    assert [one.condition.settings["training.batch_size"] for one in (small, large)] == [64, 256]
     assert small.p_corrected == pytest.approx(2 * 2 / 924)
     assert small.verdict.startswith("2.8× sooner")
     assert large.verdict.startswith("no difference seen")
@@ -67,14 +63,14 @@ def test_fixes_are_compared_within_a_setting_and_corrected_for_all_that_is_told(
 
 def test_three_seeds_are_not_enough_to_tell(plant: Plant) -> None:
     runs = [plant("softmax", 1e-3, s, None) for s in range(3)] + [plant("norm_softmax", 1e-3, s, 500) for s in range(3)]
-    [found] = compare_fixes(runs)
+    [found] = compare(runs)
     assert found.verdict == "not enough runs to tell (3 against 3); 2.0× sooner so far"
 
 
 def test_no_difference_is_called_none(plant: Plant) -> None:
     rng = np.random.default_rng(0)
     runs = [plant(fix, 1e-3, s, int(rng.integers(300, 900))) for fix in ("softmax", "temperature") for s in range(8)]
-    [found] = compare_fixes(runs)
+    [found] = compare(runs)
     assert found.p_value > 0.05
     assert found.p_corrected == found.p_value
     assert found.verdict.startswith("no difference seen: ")
@@ -82,7 +78,7 @@ def test_no_difference_is_called_none(plant: Plant) -> None:
 
 def test_a_slower_fix_is_called_later(plant: Plant) -> None:
     runs = [plant("softmax", 1e-3, s, 300 + s) for s in range(6)] + [plant("qk_norm", 1e-3, s, 900 + s) for s in range(6)]
-    [found] = compare_fixes(runs)
+    [found] = compare(runs)
     assert found.verdict.startswith("3.0× later")
 
 
@@ -91,7 +87,7 @@ def test_the_rate_is_chosen_on_one_half_of_the_seeds_and_judged_on_the_other(pla
     lucky = [plant("norm_softmax", 1e-2, s, 100 if s % 2 == 0 else 800) for s in range(8)]
     steady = [plant("norm_softmax", 1e-3, s, 400) for s in range(8)]
     base = [plant("softmax", lr, s, 800) for lr in (1e-2, 1e-3) for s in range(8)]
-    [found] = compare_fixes(lucky + steady + base)
+    [found] = compare(lucky + steady + base)
     # the even seeds choose 1e-2, where the odd ones wait 800; the odd ones choose 1e-3, where the even ones wait 400
     assert found.runs == 8
     assert found.mean_wait.value == pytest.approx((4 * 800 + 4 * 400) / 8)
@@ -100,7 +96,7 @@ def test_the_rate_is_chosen_on_one_half_of_the_seeds_and_judged_on_the_other(pla
 def test_robustness_counts_rates_at_which_half_of_the_runs_leave(plant: Plant) -> None:
     runs = [plant("softmax", lr, s, 500 if lr == 1e-2 else None) for lr in (1e-4, 1e-3, 1e-2) for s in range(4)]
     runs += [plant("norm_softmax", lr, s, 500 if lr > 1e-4 or s < 2 else None) for lr in (1e-4, 1e-3, 1e-2) for s in range(4)]
-    [found] = compare_fixes(runs)
+    [found] = compare(runs)
     assert (found.working_rates, found.baseline_working_rates) == (3, 1)
     assert found.verdict.endswith("; works at 3 of 3 learning rates against 1 of 3")
 
@@ -109,28 +105,52 @@ def test_controls_are_arms_of_their_own_and_the_baseline_is_the_plain_one(plant:
     runs = [plant("softmax", 1e-3, s, None) for s in range(3)]
     runs += [plant("softmax", 1e-3, s, 400, qk_lr_scale=10.0) for s in range(3)]
     runs += [plant("norm_softmax", 1e-3, s, 400) for s in range(3)]
-    found = compare_fixes(runs)
-    assert {one.baseline for one in found} == {"softmax"}
-    assert {one.fix for one in found} == {"softmax, training.qk_lr_scale=10.0", "norm_softmax"}
+    found = compare(runs)
+    assert {one.baseline.full_label for one in found} == {"softmax"}
+    assert {one.arm.full_label for one in found} == {"softmax, training.qk_lr_scale=10.0", "norm_softmax"}
 
 
 def test_without_a_baseline_there_is_nothing_to_compare(plant: Plant) -> None:
-    assert compare_fixes([plant("norm_softmax", 1e-3, 0, 5), plant("temperature", 1e-3, 0, 5)]) == []
-    assert compare_fixes([plant("softmax", 1e-3, 0, 5)]) == []
+    assert compare([plant("norm_softmax", 1e-3, 0, 5), plant("temperature", 1e-3, 0, 5)]) == []
+    assert compare([plant("softmax", 1e-3, 0, 5)]) == []
 
 
 def test_the_rate_of_false_verdicts_holds_over_several_fixes(plant: Plant) -> None:
     """Four fixes that do nothing: at most one study in twenty says that any of them does."""
     fixes = ("softmax", "temperature", "norm_softmax", "qk_norm", "ssmax")
-    runs = ended_runs([plant(fix, 1e-3, s, 1) for fix in fixes for s in range(6)])
+    runs = [plant(fix, 1e-3, s, 1) for fix in fixes for s in range(6)]
     rng, wrong, studies = np.random.default_rng(5), 0, 200
     for _ in range(studies):
         steps = np.maximum(1, np.minimum(1000, 600 * rng.weibull(2.0, len(runs)))).astype(int)
-        dealt = [replace(run, result=run.result | {"eureka_step": int(step)}) for run, step in zip(runs, steps, strict=True)]
-        wrong += any(one.p_corrected <= 0.05 for one in compare_runs(dealt))
+        outcomes = [replace(run.outcome, eureka_step=int(step)) for run, step in zip(runs, steps, strict=True) if run.outcome]
+        dealt = [replace(run, outcome=outcome) for run, outcome in zip(runs, outcomes, strict=True)]
+        wrong += any(one.p_corrected <= 0.05 for one in compare(dealt))
     assert wrong <= 19  # 0.05 · 200 and three standard deviations
 
 
 def test_the_smallest_p_value_is_that_of_one_dealing_in_all() -> None:
     assert smallest_p(3, 3) == pytest.approx(0.1)
     assert smallest_p(5, 5) == pytest.approx(2 / 252)
+
+
+def test_an_arm_none_of_whose_runs_has_ended_is_not_compared(plant: Plant) -> None:
+    waiting = replace(plant("norm_softmax", 1e-3, 0, 5), outcome=None)
+    assert compare([plant("softmax", 1e-3, 0, 5), waiting]) == []
+
+
+def test_a_comparison_is_a_document_that_names_fix_baseline_and_condition(plant: Plant) -> None:
+    runs = [plant(fix, 1e-3, s, 500, batch_size=size) for fix in ("softmax", "qk_norm") for s in (0, 1) for size in (64, 256)]
+    document = compare(runs)[0].to_json()
+    assert list(document)[:3] == ["fix", "baseline", "best_lr"]
+    assert (document["fix"], document["baseline"], document["setting"]) == ("qk_norm", "softmax", {"training.batch_size": 64})
+    assert document["median_step"] == {"value": 500.0, "low": 500.0, "high": 500.0}
+    json.dumps(document, allow_nan=False)
+
+
+def test_holm_never_lowers_a_p_value_and_keeps_their_order() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(50):
+        p = rng.random(5).tolist()
+        corrected = holm(p)
+        assert all(c >= v for c, v in zip(corrected, p, strict=True))
+        assert [c for _, c in sorted(zip(p, corrected, strict=True))] == sorted(corrected)

@@ -1,4 +1,4 @@
-"""Studies described in files: what they mean and what is wrong with them."""
+"""Studies: which runs they are, where they are, where they come from, and what is wrong with them before the first begins."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from eureka.errors import RequestError
-from eureka.study.plan import read_plan
+from eureka.config import RunConfig
+from eureka.errors import RequestError, UnknownNameError
+from eureka.recipes import recipe
+from eureka.study.plan import Study, origin, read_plan
 
+GRID = {"training.seed": [0, 1], "training.lr": [1e-3, 1e-2], "attention.name": ["softmax", "norm_softmax"]}
 ROOT = Path(__file__).parent.parent.parent
+
+
+def attention(config: RunConfig) -> dict[str, object]:
+    return {key.removeprefix("attention."): value for key, value in config.flat().items() if key.startswith("attention.")}
 
 
 def plan(tmp_path: Path, text: str) -> Path:
@@ -79,3 +86,85 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 
 def test_the_study_of_tiles_is_seven_arms_at_five_rates_with_six_seeds(tmp_path: Path) -> None:
     assert len(read_plan(ROOT / "results/tiles/study.yaml", tmp_path).configs) == 7 * 5 * 6
+
+
+def test_a_grid_is_every_combination_and_the_last_key_changes_fastest(tiny: RunConfig, tmp_path: Path) -> None:
+    study = Study.over(tiny, GRID, tmp_path)
+    found = [(c.training.seed, c.training.lr, c.flat()["attention.name"]) for c in study.configs]
+    assert found == [(s, lr, fix) for s in (0, 1) for lr in (1e-3, 1e-2) for fix in ("softmax", "norm_softmax")]
+
+
+def test_the_same_config_gets_the_same_folder_and_different_ones_different_folders(tiny: RunConfig, tmp_path: Path) -> None:
+    first = [folder.path for folder in Study.over(tiny, GRID, tmp_path).prepare()]
+    again = [folder.path for folder in Study.over(tiny, GRID | {"training.seed": [0, 1, 2]}, tmp_path).prepare()]
+    assert len(set(first)) == 8
+    assert set(first) < set(again)
+    wider = Study.over(tiny.but({"model.dim": 32}), GRID, tmp_path).prepare()
+    assert not {folder.path for folder in wider} & set(first)
+
+
+def test_every_problem_of_a_grid_is_told_at_once(tiny: RunConfig, tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        Study.over(tiny, {"training.lr": [1e-3, -1.0], "model.heads": [2, 0]}, tmp_path)
+    assert "lr = -1.0 should be greater than 0" in str(caught.value)
+    assert "heads = 0 should be greater than or equal to 1" in str(caught.value)
+
+
+def test_a_key_that_does_not_exist_names_the_nearest(tiny: RunConfig) -> None:
+    with pytest.raises(UnknownNameError, match=r"did you mean 'training.steps'\?"):
+        tiny.but({"training.step": 3})
+    with pytest.raises(UnknownNameError, match=r"did you mean 'training.lr'\?"):
+        tiny.but({"trainin.lr": 3})
+    with pytest.raises(UnknownNameError, match=r"unknown setting of task 'tiles' 'noize'; did you mean 'noise'\?"):
+        tiny.but({"task.noize": 3})
+
+
+def test_a_new_fix_brings_its_own_defaults_and_keeps_no_setting_of_the_old(tiny: RunConfig) -> None:
+    warm = tiny.but({"attention.name": "temperature", "attention.temperature": 0.5})
+    assert attention(warm) == {"name": "temperature", "temperature": 0.5}
+    assert attention(warm.but({"attention.name": "softmax"})) == {"name": "softmax"}
+
+
+def test_settings_that_contradict_each_other_are_refused(tiny: RunConfig) -> None:
+    with pytest.raises(RequestError, match=r"training\.warmup \(24\) must be below training\.steps \(24\)"):
+        tiny.but({"training.warmup": 24})
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tiny: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RequestError, match="cannot make the folder"):
+        Study.over(tiny, GRID, tmp_path / "file" / "study").prepare()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "told"),
+    [
+        ("tiles", {}, {}),
+        ("tiles", {"training.lr": 0.5, "training.steps": 1200}, {"training.lr": 0.5}),
+        ("tiles", {"attention.name": "temperature"}, {"attention.name": "temperature"}),
+        (
+            "tiles",
+            {"attention.name": "temperature", "attention.temperature": 0.5},
+            {"attention.name": "temperature", "attention.temperature": 0.5},
+        ),
+        ("digits", {"model.name": "vit", "model.dim": 32, "model.depth": 2}, {"model.name": "vit"}),
+    ],
+)
+def test_the_origin_of_a_run_is_its_recipe_and_the_keys_to_change(
+    name: str, changes: dict[str, object], told: dict[str, object]
+) -> None:
+    config = recipe(name).but(changes)
+    found = origin(name, config)
+    assert found.recipe == name
+    assert told.items() <= found.changes.items()
+    assert recipe(name).but(found.changes) == config
+
+
+def test_a_study_of_a_recipe_records_it_in_every_run_and_one_of_python_has_none(tiny: RunConfig, tmp_path: Path) -> None:
+    text = "recipe: tiles\nset: {training.steps: 1300}\ngrid: {attention.name: [softmax, temperature]}"
+    folders = read_plan(plan(tmp_path, text), tmp_path / "file").prepare()
+    found = [folder.origin() for folder in folders]
+    assert [one.recipe for one in found if one] == ["tiles", "tiles"]
+    changes = [one.changes for one in found if one]
+    assert changes == [{"training.steps": 1300}, {"attention.name": "temperature", "training.steps": 1300}]
+    assert [folder.origin() for folder in Study.over(tiny, GRID, tmp_path / "python").prepare()] == [None] * 8

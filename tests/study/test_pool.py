@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,28 +16,32 @@ from eureka.config import RunConfig
 from eureka.errors import WorkError
 from eureka.experiment import run
 from eureka.runs import RunFolder
-from eureka.study import LocalPool, Study, summarise
-from eureka.study.pool import check_failures
+from eureka.study.plan import Study
+from eureka.study.pool import LocalPool, check_failures, longest_first
+from eureka.study.summary import summarise
 
 GRID = {"training.seed": [0, 1], "attention.name": ["softmax", "norm_softmax"]}
 
 
 def test_runs_of_the_pool_equal_runs_of_this_process_bit_for_bit(tiny: RunConfig, tmp_path: Path) -> None:
     folders = Study.over(tiny, GRID, tmp_path / "pool").prepare()
-    assert LocalPool(2).carry_out(folders) == []
+    assert LocalPool(2).run(folders) == []
     for config, folder in zip(Study.over(tiny, GRID, tmp_path).configs, folders, strict=True):
         run(config, tmp_path / "here" / folder.name)
         assert (tmp_path / "here" / folder.name / "metrics.jsonl").read_bytes() == folder.metrics_file.read_bytes()
-    rows = summarise(folders)
-    assert [(row.fix, row.seeds, row.eureka_ratio) for row in rows] == [("softmax", [0, 1], 0.0), ("norm_softmax", [0, 1], 0.0)]
+    cells = summarise(folders).cells
+    assert [(cell.fix, cell.seeds, cell.eureka_ratio) for cell in cells] == [
+        ("softmax", [0, 1], 0.0),
+        ("norm_softmax", [0, 1], 0.0),
+    ]
 
 
 def test_finished_runs_are_not_repeated(tiny: RunConfig, tmp_path: Path) -> None:
     folders = Study.over(tiny, {"training.seed": [0]}, tmp_path).prepare()
-    LocalPool(1).carry_out(folders)
+    LocalPool(1).run(folders)
     before = folders[0].metrics_file.stat().st_mtime_ns
     more = Study.over(tiny, {"training.seed": [0, 1]}, tmp_path).prepare()
-    LocalPool(1).carry_out(more)
+    LocalPool(1).run(more)
     assert more[0].metrics_file.stat().st_mtime_ns == before
     assert all(folder.result() for folder in more)
 
@@ -57,20 +61,20 @@ class Sniper:
 def test_a_worker_that_dies_is_reported_and_takes_no_other_with_it(tiny: RunConfig, tmp_path: Path) -> None:
     folders = Study.over(tiny, GRID, tmp_path).prepare()
     pool = LocalPool(2)
-    failures = pool.carry_out(folders, Sniper(pool))
+    failures = pool.run(folders, Sniper(pool))
     assert [(failure.folder.path, failure.reason) for failure in failures] == [
         (folders[0].path, "its process was killed by signal 9")
     ]
     assert [folder.result() is not None for folder in folders] == [False, True, True, True]
-    with pytest.raises(WorkError, match=r"1 of 4 runs did not finish \(norm_softmax.*|softmax.*killed by signal 9"):
+    with pytest.raises(WorkError, match=r"^1 of 4 runs did not finish \(softmax-\S+: its process was killed by signal 9\); run"):
         check_failures(failures, len(folders))
-    assert LocalPool(2).carry_out(folders) == []
+    assert LocalPool(2).run(folders) == []
 
 
 def test_a_run_that_cannot_be_done_gives_its_reason(tiny: RunConfig, tmp_path: Path) -> None:
     folders = Study.over(tiny, {"training.seed": [0]}, tmp_path).prepare()
     with folders[0].held():
-        failures = LocalPool(1).carry_out(folders)
+        failures = LocalPool(1).run(folders)
     assert [failure.reason for failure in failures] == [
         f"{folders[0].path}: another process is at work on this run; wait for it or choose another folder."
     ]
@@ -81,16 +85,16 @@ def test_workers_stop_by_themselves_after_their_parent_was_killed(tiny: RunConfi
     [folder] = Study.over(config, {"training.seed": [0]}, tmp_path).prepare()
     script = (
         "import sys; from pathlib import Path; from eureka.runs import RunFolder; from eureka.study.pool import LocalPool\n"
-        f"LocalPool(1).carry_out([RunFolder(Path({str(folder.path)!r}))])"
+        f"LocalPool(1).run([RunFolder(Path({str(folder.path)!r}))])"
     )
     parent = subprocess.Popen([sys.executable, "-c", script])
     wait_until(lambda: len(folder.metrics()) > 2)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     wait_until(lambda: is_free(folder))
-    steps = [record["step"] for record in folder.metrics()]
+    steps = [line.step for line in folder.metrics()]
     time.sleep(0.5)
-    assert [record["step"] for record in folder.metrics()] == steps
+    assert [line.step for line in folder.metrics()] == steps
     assert list(folder.checkpoints.iterdir())
 
 
@@ -104,9 +108,9 @@ def is_free(folder: RunFolder) -> bool:
         return False
 
 
-def wait_until(true: object, seconds: float = 60) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
-    while not true():  # type: ignore[operator]
+    while not true():
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(0.05)
 
@@ -117,13 +121,11 @@ def test_the_pool_is_as_wide_as_the_machine() -> None:
 
 def test_a_budget_ends_the_study_early_and_loses_nothing(tiny: RunConfig, tmp_path: Path) -> None:
     folders = Study.over(tiny.but({"training.steps": 200_000}), {"training.seed": [0]}, tmp_path).prepare()
-    assert LocalPool(1).carry_out(folders, budget_seconds=10) == []
+    assert LocalPool(1).run(folders, budget_seconds=10) == []
     assert folders[0].result() is None
     assert list(folders[0].checkpoints.iterdir())
 
 
 def test_the_longest_runs_are_begun_first(tiny: RunConfig, tmp_path: Path) -> None:
-    from eureka.study.pool import longest_first
-
     folders = Study.over(tiny, {"training.steps": [20, 80, 40]}, tmp_path).prepare()
-    assert [(folder.config() or {})["training"]["steps"] for folder in longest_first(folders)] == [80, 40, 20]
+    assert [config.steps for folder in longest_first(folders) if (config := folder.config())] == [80, 40, 20]

@@ -14,7 +14,8 @@ import pytest
 from eureka.config import RunConfig
 from eureka.experiment import run
 from eureka.runs import RunFolder
-from eureka.study import Study, summarise
+from eureka.study.plan import Study
+from eureka.study.summary import summarise
 
 pytest.importorskip("ray", reason="ray is not installed")
 
@@ -45,7 +46,7 @@ def test_a_lost_node_costs_only_time_and_every_run_equals_one_of_this_process(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from eureka.study.on_ray import RayPool
+        from eureka.study.ray_pool import RayPool
 
         second = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
         config = tiny.but({"training.steps": 3000, "training.checkpoint_every": 50, "training.log_every": 25})
@@ -61,11 +62,11 @@ def test_a_lost_node_costs_only_time_and_every_run_equals_one_of_this_process(
 
         thread = threading.Thread(target=lose_a_node)
         thread.start()
-        failures = pool.carry_out(folders, budget_seconds=240)
+        failures = pool.run(folders, budget_seconds=240)
         thread.join()
 
     assert failures == []
     assert len(cluster.worker_nodes) == 0
-    assert [row.seeds for row in summarise(folders)] == [[0, 1, 2]], "every run is recorded, none twice"
+    assert [cell.seeds for cell in summarise(folders).cells] == [[0, 1, 2]], "every run is recorded, none twice"
     run(study.configs[0], tmp_path / "here")
     assert folders[0].metrics_file.read_bytes() == RunFolder(tmp_path / "here").metrics_file.read_bytes()
