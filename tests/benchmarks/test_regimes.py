@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eureka.bench.regimes import HEADER, nearest_recipe, seen, table
+from benchmarks.regimes import HEADER, nearest_recipe, seen, table
 from eureka.config import RunConfig
 from eureka.experiment import run
 from eureka.recipes import recipe

@@ -1,4 +1,4 @@
-"""What was tried and what happened, as a table in Markdown, from run folders: ``python -m eureka.bench.regimes DIR…``"""
+"""What was tried and what happened, as a table in Markdown, from run folders: ``python -m benchmarks.regimes DIR…``"""
 
 from __future__ import annotations
 
