@@ -49,7 +49,7 @@ def fetch(
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="A server with the files; tried last.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Bring data sets into the cache, every file checked against its recorded SHA-256; one that fails does not stop the others."""
+    """Bring data sets into the cache, each file checked by its SHA-256; one that fails does not stop the others."""
     from eureka.data.catalogue import find_dataset
     from eureka.data.fetching import default_sources
     from eureka.data.fetching import fetch as bring
