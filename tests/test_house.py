@@ -32,6 +32,7 @@ BELOW: dict[str, set[str]] = {
     "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
     "report": {"curves", "runs", "study"},
     "integrations": {"curves", "probes", "patching"},
+    "snapshots": {"config", "experiment", "tasks", "probes", "training", "runs"},
 }
 ABOVE = {"bench", "cli"}  # they may import everything; nobody imports them
 

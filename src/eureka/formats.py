@@ -46,6 +46,17 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def fixed(value: float) -> str:
+    """A measurement in a column of its kind.
+
+    >>> fixed(0.5), fixed(12.3456), fixed(0.0000421), fixed(float("nan"))
+    ('0.500', '12.346', '4.2e-05', '–')
+    """
+    if value != value:
+        return NONE
+    return f"{value:.3f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.1e}"
+
+
 def setting(value: Any) -> str:
     """A value as it is typed after ``--set KEY=``.
 

@@ -6,7 +6,7 @@ from torch import nn
 
 import eureka
 from eureka.attention.heat_treatment import HeatTreatment
-from eureka.patching import Patched
+from eureka.patching.patch import Patched
 
 
 def make() -> nn.Module:

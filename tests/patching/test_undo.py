@@ -19,7 +19,7 @@ from eureka.attention.operator import Operator
 from eureka.config import run_config
 from eureka.errors import RequestError, UnknownNameError
 from eureka.experiment import build
-from eureka.patching import unpatch
+from eureka.patching.patch import unpatch
 
 E, H = 12, 2
 

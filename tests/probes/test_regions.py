@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import eureka
 from eureka.errors import RequestError
-from eureka.probes import attention_to
+from eureka.probes.regions import attention_to
 
 E, H, B, N = 8, 2, 5, 6
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from eureka.probes import AttentionProbe, ProbeRecord, attention_maps
-from eureka.probes.watching import attends
+from eureka.probes.attention import AttentionProbe
+from eureka.probes.capture import attends, attention_maps
+from eureka.probes.record import ProbeRecord
 from eureka.runs import Record, RunFolder, make_folder, write_atomically
 from eureka.training.config import TrainingConfig
 from eureka.training.line_log import LineLog
