@@ -68,6 +68,11 @@ def test_every_package_imports_only_what_the_table_allows(room: str) -> None:
         assert not beyond, f"{path.relative_to(SOURCE)} imports {sorted(beyond)}"
 
 
+def test_probes_need_one_module_of_patching() -> None:
+    lines = [line for path in rooms()["probes"] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert {line.split()[1] for line in lines if line.startswith("from eureka.patching")} == {"eureka.patching.attach"}
+
+
 def test_what_everyone_imports_imports_nothing_of_ours_but_errors() -> None:
     for room in ANYONE:
         for path in rooms()[room]:

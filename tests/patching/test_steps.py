@@ -9,7 +9,7 @@ from eureka.attention.heat_treatment import HeatTreatment
 from eureka.patching.patch import Patched
 
 
-def make() -> nn.Module:
+def make() -> nn.TransformerEncoder:
     return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True), 2)
 
 

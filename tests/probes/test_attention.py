@@ -64,12 +64,12 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], dict[str, Tensor]]
 }
 
 
-def made(name: str) -> tuple[nn.Module, Callable[[], Tensor]]:
+def made(name: str) -> tuple[Any, Callable[[], Tensor]]:
     torch.manual_seed(0)
     model, inputs = MODELS[name][0](), MODELS[name][1]()
 
     def run() -> Tensor:
-        found = model(inputs[""]) if "" in inputs else model(**inputs).logits
+        found: Tensor = model(inputs[""]) if "" in inputs else model(**inputs).logits
         return found.square().sum()
 
     return model, run
@@ -159,7 +159,7 @@ def test_gradients_are_split_into_those_of_q_k_and_v_of_each_head(name: str) -> 
         eureka.AttentionProbe(model, every=1) as probe,
         attached(model, sites, observer=keep),
     ):
-        run().backward()
+        run().backward()  # type: ignore[no-untyped-call]
         probe.step()
     letters = "v" if name in ("neox", "llama") else "qkv"  # rotary positions come between the projection and the product
     for site in sites:
@@ -178,7 +178,7 @@ def trained(model: nn.Module, run: Callable[[], Tensor], steps: int, **options: 
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
     for _ in range(steps):
         optimiser.zero_grad()
-        run().backward()
+        run().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
 
 

@@ -102,7 +102,7 @@ def _swap_class(site: Site) -> None:
         _check_implementation(site)
     elif "forward" in site.module.__dict__:
         raise RequestError(
-            f"{site.name} has a forward of its own on the instance, put there by somebody else; patch before that."
+            f"{site.name} has a forward of its own on the instance, set by another tool; patch before that tool runs."
         )
     site.module.__class__ = swapped_class(base_class(site.module), MIXINS[site.kind], site.methods)
 
