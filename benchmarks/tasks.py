@@ -79,7 +79,7 @@ def run(recipes: Sequence[str], progress: Callable[[str], None] = lambda line: N
 
 def sampling_speed(config: RunConfig) -> SamplingSpeed:
     """Samples a second of the task with its default settings; the share that sampling has in a step of the recipe."""
-    name = config.task["name"]
+    name = config.task.name
     task: Task = TASKS.build(name)
     generator = Generator().manual_seed(0)
     jobs: dict[str, Callable[[], object]] = {"batch": lambda: task.sample(BATCH, generator), **training_jobs(config)}

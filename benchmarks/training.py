@@ -166,7 +166,7 @@ def step_flops(config: RunConfig) -> float:
     few = min(8, config.training.batch_size)  # the count is proportional to the batch
     batch = task.sample(few, torch.Generator().manual_seed(0))
     with FlopCounterMode(display=False) as counter:
-        task.loss(model(batch.inputs), batch).backward()
+        task.loss(model(batch.inputs), batch).backward()  # type: ignore[no-untyped-call]
     return float(counter.get_total_flops()) * config.training.batch_size / few
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from eureka.config import RunConfig, run_config
 from eureka.errors import RequestError
-from eureka.models import MODELS
 from eureka.runs import Record, RunFolder
-from eureka.tasks import TASKS
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from eureka.tasks.task import Task
     from eureka.training import Loop
     from eureka.training.replicas import Replicas
 
@@ -35,19 +36,14 @@ class RunResult:
         return step
 
 
-def build(config: RunConfig) -> tuple[Any, Any]:
+def build(config: RunConfig) -> tuple[Task, nn.Module]:
     """The task and the model of a config, the model freshly initialised from the seed."""
     import torch
 
-    from eureka.attention import make_operator
-
-    task = TASKS.build(*_named(config.task))
-    name, settings = _named(config.attention)
-    context = {"total_steps": config.training.steps}
-    make = partial(make_operator, name, settings, **context)
+    task = config.task.build()
+    make = partial(config.attention.build, total_steps=config.training.steps)
     torch.manual_seed(config.training.seed)
-    model = MODELS.build(
-        *_named(config.model),
+    model = config.model.build(
         input_shape=task.input_shape,
         classes=task.classes,
         make_attention=lambda heads, head_dim: make(heads=heads, head_dim=head_dim),
@@ -59,10 +55,6 @@ def build(config: RunConfig) -> tuple[Any, Any]:
 
         patch(model, lambda site: make(heads=site.heads, head_dim=site.head_dim), follow=False)  # the loop tells the step
     return task, model
-
-
-def _named(part: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    return part["name"], {key: value for key, value in part.items() if key != "name"}
 
 
 def run(config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Record], None] | None = None) -> RunResult:
@@ -99,7 +91,7 @@ def _join(config: RunConfig) -> Replicas:
 
 def _check_same(config: RunConfig, folder: RunFolder) -> None:
     """A folder belongs to one config for ever."""
-    there, here = folder.config(), config.model_dump(mode="json")
+    there, here = folder.config(), config.to_json()
     if there is None or there == here or run_config(**there) == config:
         return
     changed = [
@@ -122,7 +114,7 @@ def _carry_out(config: RunConfig, folder: RunFolder, replicas: Replicas, on_log:
     task, model = build(config)
     loop = Loop(model, task, config.training, folder, on_log if replicas.first else None, replicas)
     if replicas.first:
-        folder.write("config.json", config.model_dump(mode="json"))
+        folder.write("config.json", config.to_json())
         folder.write("environment.json", environment())
         folder.write("task.json", {"levels": [asdict(level) for level in loop.levels], "tokens": token_names(task, model)})
     record = _result(loop, loop.run())

@@ -121,7 +121,7 @@ def test_mistakes_are_told_in_one_sentence(tmp_path: Path, tiny: RunConfig) -> N
         called(str(tmp_path / "nowhere"))
     with pytest.raises(RequestError, match="is neither a run folder nor a checkpoint"):
         called(str(tmp_path))
-    (tmp_path / "config.json").write_text(json.dumps(tiny.model_dump(mode="json")))
+    (tmp_path / "config.json").write_text(json.dumps(tiny.to_json()))
     with pytest.raises(WorkError, match="has no checkpoint yet; --initial shows"):
         called(str(tmp_path))
     (tmp_path / "checkpoints").mkdir()

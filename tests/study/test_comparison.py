@@ -20,7 +20,7 @@ Plant = Callable[..., RunFolder]
 
 @pytest.fixture
 def plant(tiny: RunConfig, tmp_path: Path) -> Plant:
-    base = tiny.but({"training.steps": 1000}).model_dump(mode="json")
+    base = tiny.but({"training.steps": 1000}).to_json()
 
     def one(fix: str, lr: float, seed: int, step: int | None, **training: Any) -> RunFolder:
         folder = RunFolder(tmp_path / f"{fix}-{lr}-{seed}-{training}")

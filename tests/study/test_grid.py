@@ -15,7 +15,7 @@ GRID = {"training.seed": [0, 1], "training.lr": [1e-3, 1e-2], "attention.name": 
 
 def test_a_grid_is_every_combination_and_the_last_key_changes_fastest(tiny: RunConfig, tmp_path: Path) -> None:
     study = Study.over(tiny, GRID, tmp_path)
-    found = [(c.training.seed, c.training.lr, c.attention["name"]) for c in study.configs]
+    found = [(c.training.seed, c.training.lr, c.attention.name) for c in study.configs]
     assert found == [(s, lr, fix) for s in (0, 1) for lr in (1e-3, 1e-2) for fix in ("softmax", "norm_softmax")]
 
 
@@ -46,8 +46,8 @@ def test_a_key_that_does_not_exist_names_the_nearest(tiny: RunConfig) -> None:
 
 def test_a_new_fix_brings_its_own_defaults_and_keeps_no_setting_of_the_old(tiny: RunConfig) -> None:
     warm = tiny.but({"attention.name": "temperature", "attention.temperature": 0.5})
-    assert warm.attention == {"name": "temperature", "temperature": 0.5}
-    assert warm.but({"attention.name": "softmax"}).attention == {"name": "softmax"}
+    assert warm.attention.values() == {"name": "temperature", "temperature": 0.5}
+    assert warm.but({"attention.name": "softmax"}).attention.values() == {"name": "softmax"}
 
 
 def test_settings_that_contradict_each_other_are_refused(tiny: RunConfig) -> None:

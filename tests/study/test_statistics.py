@@ -17,7 +17,7 @@ from eureka.study.statistics import censored_median, clopper_pearson
 def plant(root: Path, config: RunConfig, step: int | None, accuracy: float) -> RunFolder:
     folder = RunFolder(root / config.digest())
     folder.create()
-    folder.write("config.json", config.model_dump(mode="json"))
+    folder.write("config.json", config.to_json())
     folder.write("result.json", {"status": "finished", "steps": 100, "eureka_step": step, "final_accuracy": accuracy})
     return folder
 

@@ -181,7 +181,7 @@ def test_a_damaged_log_is_an_error_with_the_line(tmp_path: Path) -> None:
 def test_the_folder_explains_the_run(tiny: RunConfig, tmp_path: Path) -> None:
     run(tiny, tmp_path)
     folder = RunFolder(tmp_path)
-    assert folder.config() == json.loads(json.dumps(tiny.model_dump(mode="json")))
+    assert folder.config() == json.loads(json.dumps(tiny.to_json()))
     assert (folder.environment() or {})["torch"] == torch.__version__
     assert [level["accuracy"] for level in folder.levels()] == pytest.approx([0.55, 1.0])
     assert [record["step"] for record in folder.metrics()] == [5, 10, 15, 20, 24]

@@ -50,7 +50,7 @@ def _carry_out(config: RunConfig, root: Path, json: bool) -> None:
     if os.environ.get("RANK", "0") != "0":  # under torchrun the first process speaks for all
         return
     if json:
-        print_json({"folder": str(folder), "config": config.model_dump(mode="json"), **result.record})
+        print_json({"folder": str(folder), "config": config.to_json(), **result.record})
         return
     status = run_status(result.folder)
     accuracy = "" if status.accuracy is None else f" Accuracy {status.accuracy:.3f} at step {status.step:,}."

@@ -49,11 +49,11 @@ class Study:
         run = RunFolder(self.folder / run_name(config))
         run.create()
         if run.config() is None:
-            run.write("config.json", config.model_dump(mode="json"))
+            run.write("config.json", config.to_json())
         return run
 
 
 def run_name(config: RunConfig) -> str:
     """Readable, and unique for the config: ``softmax-lr0.0003-seed0-1f2e3d4c5b6a``."""
     training = config.training
-    return f"{config.attention['name']}-lr{training.lr:g}-seed{training.seed}-{config.digest()}"
+    return f"{config.attention.name}-lr{training.lr:g}-seed{training.seed}-{config.digest()}"
