@@ -1,12 +1,14 @@
 # make setup   everything into .venv        make test    lint, types and all tests
 # make demo    the main job, in minutes      make bench   ratios against named baselines
+# make data    the data that tests need      make browser a browser for the tests of the report
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 FIX ?= softmax,norm_softmax
 SEEDS ?= 3
+DATA ?= mnist fashion_mnist cifar10 sotu moby_dick bible
 
-.PHONY: setup demo test lint bench browser clean
+.PHONY: setup demo test lint bench browser data clean
 
 setup: $(STAMP)
 
@@ -25,12 +27,19 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+test: lint data
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/eureka bench attention
 	OMP_NUM_THREADS=1 $(BIN)/eureka bench detect
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tasks
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.training
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.patched
+
+# Real data, 190 MB, kept in the user's cache. Without a network the tests that need it are skipped and say so.
+data: setup
+	@$(BIN)/eureka data fetch $(DATA) || echo "the tests that need this data will be skipped"
 
 # the browser in which the report is tested; without it those tests say that they were skipped
 browser:

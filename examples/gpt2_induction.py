@@ -17,7 +17,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import eureka
 from eureka.integrations import Monitor
-from eureka.probes import attention_to
 from eureka.tasks import TASKS
 
 
@@ -69,7 +68,7 @@ def main(arguments: list[str] | None = None) -> float:
                 say(f"step {step:,}: {what}, loss {loss.item():.2f}")
             accuracy = task.accuracy(outputs, batch).item()
         right = cells(batch.steps["lag"], task.input_shape[0])
-        for found in attention_to(model, {"right": right}, batch.inputs):
+        for found in eureka.attention_to(model, {"right": right}, batch.inputs):
             say(f"{found.name}: {found.attention['right'][0]:.3f} of its attention goes where an induction head looks")
     say(f"accuracy in the end {accuracy:.3f}")
     return accuracy

@@ -16,22 +16,23 @@ SOURCE = Path(eureka.__file__).parent
 
 ANYONE = {"errors", "registry", "lazy", "files", "formats"}
 BELOW: dict[str, set[str]] = {
-    "curves": {"runs"},
+    "curves": set(),
     "runs": set(),
     "schedules": set(),
     "attention": {"schedules"},
     "data": set(),
-    "tasks": {"data"},
+    "tasks": {"data", "runs"},
     "models": {"attention"},
     "patching": {"attention"},
-    "probes": {"attention", "patching"},
+    "probes": {"attention", "patching", "runs"},
     "training": {"tasks", "probes", "schedules", "runs"},
     "config": {"attention", "tasks", "models", "training"},
     "experiment": {"config", "attention", "data", "tasks", "models", "patching", "probes", "training", "schedules", "runs"},
     "recipes": {"config"},
     "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
     "report": {"curves", "runs", "study"},
-    "integrations": {"curves", "probes", "patching"},
+    "integrations": {"curves", "probes", "patching", "runs"},
+    "snapshots": {"config", "experiment", "tasks", "probes", "training", "runs"},
 }
 ABOVE = {"bench", "cli"}  # they may import everything; nobody imports them
 
@@ -65,6 +66,11 @@ def test_every_package_imports_only_what_the_table_allows(room: str) -> None:
     for path in rooms()[room]:
         beyond = imports(path) - {room} - ANYONE - BELOW[room]
         assert not beyond, f"{path.relative_to(SOURCE)} imports {sorted(beyond)}"
+
+
+def test_probes_need_one_module_of_patching() -> None:
+    lines = [line for path in rooms()["probes"] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert {line.split()[1] for line in lines if line.startswith("from eureka.patching")} == {"eureka.patching.attach"}
 
 
 def test_what_everyone_imports_imports_nothing_of_ours_but_errors() -> None:

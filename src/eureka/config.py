@@ -4,87 +4,109 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
-
-from eureka.attention import FIXES
+from eureka.attention.registry import FIXES
 from eureka.errors import RequestError, UnknownNameError
-from eureka.models import MODELS
-from eureka.registry import Registry, validated
-from eureka.tasks import TASKS
+from eureka.models.registry import MODELS
+from eureka.registry import Part, Registry, validated
+from eureka.tasks.registry import TASKS
 from eureka.training.config import TrainingConfig
 
-PARTS: dict[str, Registry] = {"task": TASKS, "model": MODELS, "attention": FIXES}
+if TYPE_CHECKING:
+    from torch import nn
+
+    from eureka.attention.operator import Operator
+    from eureka.tasks.task import Task
+
+PARTS: dict[str, Registry[Any]] = {"task": TASKS, "model": MODELS, "attention": FIXES}
 """The parts of a config that are chosen by name."""
 
 
-class RunConfig(BaseModel):
-    """Everything that decides the result of a run. Make one with `run_config`, which checks it and fills in the defaults."""
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that decides the result of a run. `run_config` makes one: it checks the values and fills in the defaults."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    task: dict[str, Any]
-    model: dict[str, Any]
-    attention: dict[str, Any]
+    task: Part[Task]
+    model: Part[nn.Module]
+    attention: Part[Operator]
     training: TrainingConfig
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> RunConfig:
+        """The config that `to_json` gave, checked. A setting that was added since then gets its default."""
+        fields = [*PARTS, "training"]
+        for key in config:
+            if key not in fields:
+                raise UnknownNameError("part of a config", key, fields)
+        missing = [field for field in fields if not isinstance(config.get(field), Mapping)]
+        if missing:
+            raise RequestError(f"the config does not say its {', '.join(missing)}.")
+        return run_config(**config)
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """What ``config.json`` holds: every part with all its settings."""
+        return {**{part: self.part(part).to_json() for part in PARTS}, "training": self.training.model_dump(mode="json")}
+
+    def __reduce__(self) -> tuple[Callable[..., RunConfig], tuple[dict[str, dict[str, Any]]]]:
+        return RunConfig.from_json, (self.to_json(),)  # the classes of settings are made from signatures; pickle cannot find them
+
+    def part(self, name: str) -> Part[Any]:
+        """The task, the model or the fix (``"attention"``)."""
+        part: Part[Any] = getattr(self, name)
+        return part
 
     def flat(self) -> dict[str, Any]:
         """All settings by the keys people type: ``{"training.lr": 0.0003, …}``."""
-        return {f"{part}.{key}": value for part, values in self.model_dump().items() for key, value in values.items()}
+        values = {**{part: self.part(part).values() for part in PARTS}, "training": self.training.model_dump()}
+        return {f"{part}.{key}": value for part, settings in values.items() for key, value in settings.items()}
 
     def digest(self) -> str:
         """A short name for this config: two configs with the same digest give the same run."""
         text = json.dumps(self.chosen(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
-    def chosen(self) -> dict[str, Any]:
+    def chosen(self) -> dict[str, dict[str, Any]]:
         """The names, and the settings that are not at their defaults: a setting that a later version adds changes nothing."""
-        given = self.model_dump(mode="json")
-        plain = {part: _complete(registry, {"name": given[part]["name"]}) for part, registry in PARTS.items()}
-        defaults = run_config(**plain, training={}).model_dump(mode="json")
-        return {
-            part: {key: value for key, value in values.items() if key == "name" or value != defaults[part][key]}
-            for part, values in given.items()
-        }
+        training = self.training.model_dump(mode="json", exclude_defaults=True)
+        return {**{part: self.part(part).chosen() for part in PARTS}, "training": training}
 
     def but(self, changes: Mapping[str, Any]) -> RunConfig:
-        """The same config with some keys changed, checked again.
+        """The same config with some keys changed; only the parts that change are checked again.
 
         A new ``attention.name`` (or task, or model) brings that one's own defaults.
         """
-        parts = self.model_dump()
+        parts: dict[str, dict[str, Any]] = {}
         for key in sorted(changes, key=lambda key: not key.endswith(".name")):
             part, _, setting = key.partition(".")
-            if part not in parts or not setting:
+            if part not in (*PARTS, "training") or not setting:
                 raise UnknownNameError("config key", key, self.flat())
-            if setting == "name" and parts[part]["name"] != changes[key]:
+            if part not in parts:
+                parts[part] = self.training.model_dump() if part == "training" else self.part(part).values()
+            if setting == "name" and parts[part].get("name") != changes[key]:
                 parts[part] = {}
             parts[part][setting] = changes[key]
-        return run_config(**parts)
+        same = {"task": self.task, "model": self.model, "attention": self.attention, "training": self.training}
+        return run_config(**{**same, **parts})  # type: ignore[arg-type]
 
 
 def run_config(
     *,
-    task: Mapping[str, Any],
-    model: Mapping[str, Any],
-    attention: Mapping[str, Any],
+    task: Mapping[str, Any] | Part[Task],
+    model: Mapping[str, Any] | Part[nn.Module],
+    attention: Mapping[str, Any] | Part[Operator],
     training: Mapping[str, Any] | TrainingConfig,
 ) -> RunConfig:
     """A checked config with all defaults filled in. Every problem is told at once."""
-    given = {"task": task, "model": model, "attention": attention}
     problems: list[RequestError] = []
     parts: dict[str, Any] = {}
-    for part, registry in PARTS.items():
+    for name, given in {"task": task, "model": model, "attention": attention, "training": training}.items():
         try:
-            parts[part] = _complete(registry, given[part])
+            parts[name] = _training(given) if name == "training" else _part(name, given)
         except RequestError as error:
             problems.append(error)
-    try:
-        parts["training"] = _training(training)
-    except RequestError as error:
-        problems.append(error)
     if len(problems) == 1:
         raise problems[0]
     if problems:
@@ -92,17 +114,18 @@ def run_config(
     return RunConfig(**parts)
 
 
-def _complete(registry: Registry, given: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {key: value for key, value in given.items() if key != "name"}
-    return {"name": given["name"], **registry.settings(given["name"], settings)}
+def _part(name: str, given: Any) -> Part[Any]:
+    if isinstance(given, Part):
+        return given
+    if not isinstance(given.get("name"), str):
+        raise RequestError(f"{name}.name is missing; it is one of {', '.join(PARTS[name].names())}.")
+    return PARTS[name].choose(given["name"], {key: value for key, value in given.items() if key != "name"})
 
 
-def _training(given: Mapping[str, Any] | TrainingConfig) -> TrainingConfig:
+def _training(given: Any) -> TrainingConfig:
     if isinstance(given, TrainingConfig):
         return given
     for key in given:
         if key not in TrainingConfig.model_fields:
             raise UnknownNameError("config key", f"training.{key}", (f"training.{k}" for k in TrainingConfig.model_fields))
-    config = validated(TrainingConfig, given, "training")
-    assert isinstance(config, TrainingConfig)
-    return config
+    return validated(TrainingConfig, given, "training")

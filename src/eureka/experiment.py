@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from eureka.config import RunConfig, run_config
+from eureka.config import RunConfig
 from eureka.errors import RequestError
-from eureka.models import MODELS
 from eureka.runs import Metrics, Origin, Outcome, RunFolder, Status, StoredConfig, TaskRecord
-from eureka.tasks import TASKS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,15 +39,10 @@ def build(config: RunConfig) -> tuple[Task, nn.Module]:
     """The task and the model of a config, the model freshly initialised from the seed."""
     import torch
 
-    from eureka.attention import make_operator
-
-    task = TASKS.build(*_named(config.task))
-    name, settings = _named(config.attention)
-    context = {"total_steps": config.training.steps}
-    make = partial(make_operator, name, settings, **context)
+    task = config.task.build()
+    make = partial(config.attention.build, total_steps=config.training.steps)
     torch.manual_seed(config.training.seed)
-    model = MODELS.build(
-        *_named(config.model),
+    model = config.model.build(
         input_shape=task.input_shape,
         classes=task.classes,
         make_attention=lambda heads, head_dim: make(heads=heads, head_dim=head_dim),
@@ -61,10 +54,6 @@ def build(config: RunConfig) -> tuple[Task, nn.Module]:
 
         patch(model, lambda site: make(heads=site.heads, head_dim=site.head_dim), follow=False)  # the loop tells the step
     return task, model
-
-
-def _named(part: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    return part["name"], {key: value for key, value in part.items() if key != "name"}
 
 
 def run(
@@ -106,8 +95,8 @@ def _join(config: RunConfig) -> Replicas:
 
 def _check_same(config: RunConfig, folder: RunFolder) -> None:
     """A folder belongs to one config."""
-    stored, here = folder.config(), config.model_dump(mode="json")
-    if stored is None or stored.parts == here or run_config(**stored.parts) == config:
+    stored, here = folder.config(), config.to_json()
+    if stored is None or stored.parts == here or RunConfig.from_json(stored.parts) == config:
         return
     there = stored.parts
     changed = [
@@ -136,7 +125,7 @@ def _train(
     task, model = build(config)
     loop = Loop(model, task, config.training, folder, on_log if replicas.first else None, replicas)
     if replicas.first:
-        folder.write_config(StoredConfig(config.model_dump(mode="json")))
+        folder.write_config(StoredConfig(config.to_json()))
         if origin is not None and folder.origin() is None:
             folder.write_origin(origin)
         folder.write_environment(environment())

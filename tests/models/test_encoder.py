@@ -136,4 +136,4 @@ def test_the_registry_builds_it_and_checks_its_settings() -> None:
     model = MODELS.build("encoder", {"dim": 16}, input_shape=(4, 3), classes=7, make_attention=softmax)
     assert model(torch.zeros(2, 4, 3)).shape == (2, 7)
     with pytest.raises(RequestError, match="did you mean 'depth'"):
-        MODELS.settings("encoder", {"dept": 2})
+        MODELS.choose("encoder", {"dept": 2})

@@ -15,15 +15,15 @@ transformers = pytest.importorskip("transformers")
 WORDS, TOKENS, BATCH = 40, 9, 3
 
 
-def bert() -> nn.Module:
+def bert() -> Any:
     return transformers.BertForMaskedLM(transformers.BertConfig(**text_sizes()))
 
 
-def roberta() -> nn.Module:
+def roberta() -> Any:
     return transformers.RobertaForMaskedLM(transformers.RobertaConfig(**text_sizes(), max_position_embeddings=32))
 
 
-def distilbert() -> nn.Module:
+def distilbert() -> Any:
     config = transformers.DistilBertConfig(
         vocab_size=WORDS,
         dim=16,
@@ -37,14 +37,14 @@ def distilbert() -> nn.Module:
     return transformers.DistilBertForMaskedLM(config)
 
 
-def gpt2() -> nn.Module:
+def gpt2() -> Any:
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     return transformers.GPT2LMHeadModel(
         transformers.GPT2Config(vocab_size=WORDS, bos_token_id=1, eos_token_id=None, pad_token_id=0, **sizes)
     )
 
 
-def llama() -> nn.Module:
+def llama() -> Any:
     sizes = {
         "hidden_size": 32,
         "num_hidden_layers": 2,
@@ -59,20 +59,20 @@ def llama() -> nn.Module:
     )
 
 
-def vit() -> nn.Module:
+def vit() -> Any:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "image_size": 12}
     dropouts = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     return transformers.ViTForImageClassification(transformers.ViTConfig(patch_size=4, num_labels=5, **sizes, **dropouts))
 
 
-def t5() -> nn.Module:
+def t5() -> Any:
     sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "dropout_rate": 0.0}
     return transformers.T5ForConditionalGeneration(
         transformers.T5Config(vocab_size=WORDS, decoder_start_token_id=0, eos_token_id=None, **sizes)
     )
 
 
-def bart() -> nn.Module:
+def bart() -> Any:
     sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
     more = {"encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "dropout": 0.0, "max_position_embeddings": 32}
     ids = {"bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0, "decoder_start_token_id": 2, "forced_eos_token_id": None}
@@ -125,7 +125,7 @@ class Case:
         self.model.zero_grad()
         outputs = self.outputs()
         generator = torch.Generator().manual_seed(7)
-        (outputs * torch.randn(outputs.shape, generator=generator)).sum().backward()
+        (outputs * torch.randn(outputs.shape, generator=generator)).sum().backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad.clone() for p in self.model.parameters() if p.grad is not None]
         assert gradients
         return [outputs.detach(), *gradients]
@@ -204,8 +204,8 @@ def explicit() -> Callable[..., Tensor]:
 
 @pytest.fixture
 def explicitly() -> Callable[[nn.Module], None]:
-    """Let a Hugging Face model attend by the explicit formula, by a way that shares nothing with ours: another function, and the
-    additive masks of its eager attention."""
+    """Let a Hugging Face model attend by the explicit formula, with nothing of our code: another function, and the additive
+    masks of its eager attention."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import eager_mask
 
@@ -218,4 +218,8 @@ def explicitly() -> Callable[[nn.Module], None]:
 
     AttentionInterface.register("explicit_norm", attention)
     AttentionMaskInterface.register("explicit_norm", eager_mask)
-    return lambda model: model.set_attn_implementation("explicit_norm")
+
+    def switch(model: Any) -> None:
+        model.set_attn_implementation("explicit_norm")
+
+    return switch

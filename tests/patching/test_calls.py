@@ -98,7 +98,7 @@ class Inherited(ByModule):
 ALL = [ByModule, ByFullName, ByImport, ByHelper, CallsMethod, ByStaticMethod, ByAttribute, Inherited]
 
 
-def made(cls: type[nn.Module]) -> tuple[nn.Module, Tensor]:
+def made(cls: Callable[[], nn.Module]) -> tuple[Any, Tensor]:
     torch.manual_seed(0)
     model = cls().double()
     with torch.no_grad():
@@ -132,9 +132,12 @@ class AnyCall(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, **options)
 
 
-def parts(*lead: int, heads: tuple[int, ...] = (2,)) -> tuple[Tensor, Tensor, Tensor]:
+def parts(*lead: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
-    make = lambda n, d: torch.randn(*lead, n, d, generator=generator, dtype=torch.double)  # noqa: E731
+
+    def make(n: int, d: int) -> Tensor:
+        return torch.randn(*lead, n, d, generator=generator, dtype=torch.double)
+
     return make(5, 4), make(7, 4), make(7, 3)
 
 
@@ -259,11 +262,12 @@ class Sometimes(Base):
         q, k, v = self.heads(x)
         if self.fused_attn and not self.slow:
             return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-        return (((q @ k.transpose(-2, -1)) * (E // H) ** -0.5).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        weights: Tensor = (q @ k.transpose(-2, -1) * (E // H) ** -0.5).softmax(-1)
+        return (weights @ v).transpose(1, 2).flatten(2)
 
 
 def test_an_unfused_switch_as_timm_has_it_is_turned_on_and_back() -> None:
-    model, x = made(lambda: Sometimes(False))  # type: ignore[arg-type]
+    model, x = made(lambda: Sometimes(False))
     plain = model(x)
     with eureka.patch(model, "softmax"):
         assert model.fused_attn is True
@@ -273,7 +277,7 @@ def test_an_unfused_switch_as_timm_has_it_is_turned_on_and_back() -> None:
 
 
 def test_a_patched_module_that_goes_its_own_way_says_so() -> None:
-    model, x = made(lambda: Sometimes(True))  # type: ignore[arg-type]
+    model, x = made(lambda: Sometimes(True))
     model.slow = True
     with (
         eureka.patch(model, "softmax"),
@@ -312,13 +316,13 @@ class Hidden(Base):
     """Reaches the function in a way that no reading of its code can see."""
 
     def forward(self, x: Tensor) -> Tensor:
-        function = getattr(F, "scaled_dot_" + "product_attention")
+        function: Callable[..., Tensor] = getattr(F, "scaled_dot_" + "product_attention")
         q, k, v = self.heads(x)
         return function(q, k, v, is_causal=True)
 
 
 def test_a_site_that_code_does_not_show_can_be_named() -> None:
-    model, x = made(lambda: nn.Sequential(Hidden()))  # type: ignore[arg-type]
+    model, x = made(lambda: nn.Sequential(Hidden()))
     plain = model(x)
     with pytest.raises(RequestError, match=r"no attention found in Sequential \(3 modules searched"):
         eureka.patch(model, "norm_softmax")

@@ -142,7 +142,7 @@ def test_an_implementation_with_masks_of_its_own_is_refused(implementation: str,
     with pytest.raises(RequestError, match=rf"{implementation}.*set_attn_implementation\('sdpa'\)"):
         eureka.patch(it.model, "norm_softmax")
     assert type(it.model.bert.encoder.layer[0].attention.self).__name__ == "BertSelfAttention"
-    assert "_eureka_seats" not in vars(it.model.bert.encoder.layer[0].attention.self)
+    assert "_eureka_slots" not in vars(it.model.bert.encoder.layer[0].attention.self)
 
 
 def test_a_soft_cap_is_refused_when_it_is_met() -> None:

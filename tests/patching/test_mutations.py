@@ -100,7 +100,7 @@ def test_a_scale_that_is_dropped_is_noticed(
 def test_an_undo_that_leaves_the_operator_is_noticed(case: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     it = case("bert")
     before = it.outputs()
-    monkeypatch.setattr(attach, "settle", lambda *_: None)
+    monkeypatch.setattr(attach, "update_submodule", lambda *_: None)
     patched = eureka.patch(it.model, "norm_softmax")
     for site in patched.sites:
         site.module._modules["eureka_operator"] = eureka.make_operator("norm_softmax")

@@ -6,10 +6,10 @@ from torch import nn
 
 import eureka
 from eureka.attention.heat_treatment import HeatTreatment
-from eureka.patching import Patched
+from eureka.patching.patch import Patched
 
 
-def make() -> nn.Module:
+def make() -> nn.TransformerEncoder:
     return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True), 2)
 
 

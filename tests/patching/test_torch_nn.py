@@ -124,7 +124,7 @@ def test_norm_softmax_in_multihead_attention_is_the_explicit_formula(
 
     def slowly(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor]:
         parts = zip((q, k, v), module.in_proj_weight.chunk(3), module.in_proj_bias.chunk(3), strict=True)
-        heads = [(x @ w.T + b).unflatten(-1, (H, E // H)).transpose(1, 2) for x, w, b in parts]
+        heads = [(x @ w.T + b).reshape(*x.shape[:-1], H, E // H).transpose(1, 2) for x, w, b in parts]
         mixed = explicit(*heads, hidden, (E // H) ** -0.5).transpose(1, 2).flatten(2)
         return (mixed @ module.out_proj.weight.T + module.out_proj.bias,)
 

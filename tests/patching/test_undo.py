@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import pickle
 import subprocess
@@ -19,7 +20,7 @@ from eureka.attention.operator import Operator
 from eureka.config import run_config
 from eureka.errors import RequestError, UnknownNameError
 from eureka.experiment import build
-from eureka.patching import unpatch
+from eureka.patching.patch import unpatch
 
 E, H = 12, 2
 
@@ -35,10 +36,9 @@ class Home(nn.Module):
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
-def own() -> nn.Module:
-    return build(run_config(task={"name": "tiles"}, model={"name": "encoder"}, attention={"name": "softmax"}, training={}))[
-        1
-    ].blocks  # type: ignore[no-any-return]
+def own() -> Any:
+    config = run_config(task={"name": "tiles"}, model={"name": "encoder"}, attention={"name": "softmax"}, training={})
+    return build(config)[1].blocks
 
 
 class InTurn(nn.Module):
@@ -52,12 +52,12 @@ class InTurn(nn.Module):
         return x
 
 
-def hugging_face() -> nn.Module:
+def hugging_face() -> Any:
     transformers = pytest.importorskip("transformers")
     config = transformers.ViTConfig(
         hidden_size=E, num_hidden_layers=2, num_attention_heads=H, intermediate_size=16, image_size=4, patch_size=2
     )
-    return transformers.ViTModel(config, add_pooling_layer=False)  # type: ignore[no-any-return]
+    return transformers.ViTModel(config, add_pooling_layer=False)
 
 
 MAKE: dict[str, Any] = {
@@ -121,6 +121,18 @@ def test_an_error_inside_the_block_undoes_the_patch(model_and_input: tuple[nn.Mo
     with pytest.raises(KeyError), eureka.patch(model, "norm_softmax"):
         raise KeyError("of the user")
     assert fingerprint(model) == marks
+
+
+def test_a_patch_whose_handle_is_dropped_stays_in_force(model_and_input: tuple[nn.Module, Tensor]) -> None:
+    model, x = model_and_input
+    plain = outputs(model, x)
+    with eureka.patch(model, "norm_softmax"):
+        hot = outputs(model, x)
+    eureka.patch(model, "norm_softmax")
+    gc.collect()
+    assert torch.equal(outputs(model, x), hot)
+    assert unpatch(model) == 2
+    assert torch.equal(outputs(model, x), plain)
 
 
 def test_a_patch_on_a_patch_is_in_force_until_it_is_undone(model_and_input: tuple[nn.Module, Tensor]) -> None:
@@ -211,7 +223,7 @@ def test_learned_operators_reach_optimisers_and_checkpoints(model_and_input: tup
         assert len(list(model.parameters())) == count + 2
         optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
         before = [parameter.clone() for parameter in patched.parameters()]
-        outputs(model, x).square().sum().backward()
+        outputs(model, x).square().sum().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         assert all(not torch.equal(old, new) for old, new in zip(before, patched.parameters(), strict=True))
         assert len(set(model.state_dict()) - keys) == 2
@@ -317,6 +329,6 @@ def test_a_scripted_module_is_refused() -> None:
             return F.scaled_dot_product_attention(q, q, q)
 
     with pytest.warns(DeprecationWarning, match=r"torch\.jit\.trace"):
-        scripted = torch.jit.trace(Tiny(), torch.randn(1, 1, 3, 4))
+        scripted = torch.jit.trace(Tiny(), torch.randn(1, 1, 3, 4))  # type: ignore[no-untyped-call]
     with pytest.raises(RequestError, match=r"1 of Sequential attends in code compiled by torch\.jit"):
         eureka.patch(nn.Sequential(Home(), scripted), "softmax")

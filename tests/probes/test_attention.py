@@ -12,10 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 import eureka
 from eureka.errors import RequestError, WorkError
-from eureka.patching.attach import attach, detach
-from eureka.patching.seat import Seen
-from eureka.patching.sites import find_sites
-from eureka.probes.measures import measure
+from eureka.patching.attach import AttentionCall, Site, attached, find_sites
+from eureka.probes.capture import capture
+from eureka.probes.head_statistics import head_statistics
 
 transformers = pytest.importorskip("transformers")
 
@@ -65,12 +64,12 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], dict[str, Tensor]]
 }
 
 
-def made(name: str) -> tuple[nn.Module, Callable[[], Tensor]]:
+def made(name: str) -> tuple[Any, Callable[[], Tensor]]:
     torch.manual_seed(0)
     model, inputs = MODELS[name][0](), MODELS[name][1]()
 
     def run() -> Tensor:
-        found = model(inputs[""]) if "" in inputs else model(**inputs).logits
+        found: Tensor = model(inputs[""]) if "" in inputs else model(**inputs).logits
         return found.square().sum()
 
     return model, run
@@ -81,15 +80,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def watch(model: nn.Module) -> dict[str, Seen]:
-    """The attention calls of a model, by site; detached at the end of the test with the model itself."""
-    seen: dict[str, Seen] = {}
-    for site in find_sites(model).sites:
-        attach(site, "test", observer=lambda call, name=site.name: seen.__setitem__(name, call))
-    return seen
-
-
-def explicit(call: Seen, d: int) -> dict[str, list[float]]:
+def explicit(call: AttentionCall) -> dict[str, list[float]]:
     """The same measures from the explicit weights."""
     k = call.k.repeat_interleave(call.q.shape[1] // call.k.shape[1], dim=1)
     operator = call.operator or eureka.make_operator("softmax")
@@ -117,17 +108,14 @@ def explicit(call: Seen, d: int) -> dict[str, list[float]]:
 def test_the_measures_are_those_of_the_explicit_weights(name: str, fix: str | None) -> None:
     model, run = made(name)
     patched = eureka.patch(model, fix) if fix else None
-    seen = watch(model)
-    with torch.no_grad():
+    with torch.no_grad(), capture(model, find_sites(model).sites) as calls:
         run()
-    assert len(seen) == len(find_sites(model).sites)
-    for call in seen.values():
+    for call, *others in calls.values():
+        assert not others
         assert (call.operator is None) == (fix is None and name != "own")
-        found, wanted = measure(call), explicit(call, E // H)
+        found, wanted = head_statistics(call), explicit(call)
         for key, values in wanted.items():
             assert found[key] == pytest.approx(values, rel=1e-3, abs=1e-4), key
-    for site in find_sites(model).sites:
-        detach(site.module, site.slot, "test")
     if patched:
         patched.undo()
 
@@ -159,24 +147,26 @@ def test_gradients_are_split_into_those_of_q_k_and_v_of_each_head(name: str) -> 
     model, run = made(name)
     sites = find_sites(model).sites
     inputs = {site.name: projected(model, site.module) for site in sites}
-    seen: dict[str, Seen] = {}
+    calls: dict[str, AttentionCall] = {}
 
-    def keep(call: Seen, name: str) -> None:
+    def keep(site: Site, call: AttentionCall) -> None:
         for tensor in (call.q, call.k, call.v):
             tensor.retain_grad()
-        seen[name] = call
+        calls[site.name] = call
 
-    with eureka.patch(model, "softmax"), eureka.AttentionProbe(model, every=1) as probe:
-        for site in sites:
-            attach(site, "test", observer=lambda call, name=site.name: keep(call, name))
-        run().backward()
+    with (
+        eureka.patch(model, "softmax"),
+        eureka.AttentionProbe(model, every=1) as probe,
+        attached(model, sites, observer=keep),
+    ):
+        run().backward()  # type: ignore[no-untyped-call]
         probe.step()
     letters = "v" if name in ("neox", "llama") else "qkv"  # rotary positions come between the projection and the product
     for site in sites:
         x = inputs[site.name][1].detach()
         record = probe.records[0].site(site.name)
         for letter in letters:
-            tensor = getattr(seen[site.name], letter)
+            tensor = getattr(calls[site.name], letter)
             gradient = torch.einsum("bhnd,bne->hde", tensor.grad, x).abs().mean(dim=(1, 2)).tolist()
             assert record.values["grad_" + letter] == pytest.approx(gradient, rel=1e-4)
         q, k, v = (record.values["grad_" + letter] for letter in "qkv")
@@ -188,7 +178,7 @@ def trained(model: nn.Module, run: Callable[[], Tensor], steps: int, **options: 
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
     for _ in range(steps):
         optimiser.zero_grad()
-        run().backward()
+        run().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
 
 

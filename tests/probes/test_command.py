@@ -9,11 +9,11 @@ import typer
 from typer.testing import CliRunner
 
 from eureka.cli.probe import probe
-from eureka.cli.probing import before_the_leap
 from eureka.config import RunConfig, run_config
 from eureka.errors import RequestError, WorkError
 from eureka.experiment import build, run
 from eureka.runs import RunFolder
+from eureka.snapshots import snapshot_before_leap
 
 app = typer.Typer()
 app.command()(probe)
@@ -94,7 +94,7 @@ def test_before_is_the_newest_checkpoint_that_is_not_later_than_the_onset(folder
     result = run.result()
     assert result is not None
     run.write("result.json", result | {"onset_step": onset})
-    snapshot = before_the_leap(run)
+    snapshot = snapshot_before_leap(run)
     assert snapshot.step == step
     expected = build(run_config(**(run.config() or {})))[1].state_dict()
     if step:
@@ -121,7 +121,7 @@ def test_mistakes_are_told_in_one_sentence(tmp_path: Path, tiny: RunConfig) -> N
         called(str(tmp_path / "nowhere"))
     with pytest.raises(RequestError, match="is neither a run folder nor a checkpoint"):
         called(str(tmp_path))
-    (tmp_path / "config.json").write_text(json.dumps(tiny.model_dump(mode="json")))
+    (tmp_path / "config.json").write_text(json.dumps(tiny.to_json()))
     with pytest.raises(WorkError, match="has no checkpoint yet; --initial shows"):
         called(str(tmp_path))
     (tmp_path / "checkpoints").mkdir()

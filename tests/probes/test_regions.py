@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import eureka
 from eureka.errors import RequestError
-from eureka.probes import attention_to
+from eureka.probes.regions import attention_to
 
 E, H, B, N = 8, 2, 5, 6
 
@@ -73,7 +73,7 @@ def test_the_gradient_of_a_region_is_that_of_its_tokens(batch_first: bool) -> No
     x = x.clone().requires_grad_()
     between = model.layers[0](x)
     between.retain_grad()
-    loss(model.layers[1](between)).backward()
+    loss(model.layers[1](between)).backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None
     gradient = (between.grad if batch_first else between.grad.transpose(0, 1)).abs()
     assert found[1].gradient["first"] == pytest.approx(gradient[:, 0].mean().item())

@@ -73,7 +73,7 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
 @pytest.mark.parametrize("name", [name for name in RECIPES if name.startswith("small/")])
 def test_small_recipes_build_on_the_real_data(name: str) -> None:
     task = RECIPES[name].task
-    needed = NEEDS.get(task, ["mnist", "fashion_mnist"] if "tile" in recipe(name).task else [])
+    needed = NEEDS.get(task, ["mnist", "fashion_mnist"] if "tile" in recipe(name).task.values() else [])
     missing = [data for data in needed if located(CATALOGUE[data]) is None]
     if missing:
         pytest.skip(f"`eureka data fetch {' '.join(missing)}` brings what this needs")

@@ -15,7 +15,7 @@ MakeRun = Callable[..., Run]
 @pytest.fixture
 def make_run(tiny: RunConfig) -> MakeRun:
     """A run with some settings, which ended with a Eureka-moment at `step`, or without one; nothing is on disk."""
-    flat = StoredConfig(tiny.but({"training.steps": 1000}).model_dump(mode="json")).flat
+    flat = StoredConfig(tiny.but({"training.steps": 1000}).to_json()).flat
 
     def make(changes: dict[str, Any], step: int | None = None, accuracy: float = 0.9, *, ended: bool = True) -> Run:
         parts: dict[str, dict[str, Any]] = {}

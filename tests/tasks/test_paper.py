@@ -237,7 +237,7 @@ def test_smaller_tiles_are_averages(tile: int) -> None:
 
 def test_a_tile_size_that_is_not_offered_is_told() -> None:
     with pytest.raises(RequestError, match="tile = 10"):
-        TASKS.settings("main", {"tile": 10})
+        TASKS.choose("main", {"tile": 10})
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])

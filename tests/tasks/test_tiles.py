@@ -50,4 +50,4 @@ def test_an_unknown_task_and_a_wrong_setting_are_told_kindly() -> None:
     with pytest.raises(RequestError, match="did you mean 'tiles'"):
         TASKS.entry("tyles")
     with pytest.raises(RequestError, match=r"p_same = 1\.5"):
-        TASKS.settings("tiles", {"p_same": 1.5})
+        TASKS.choose("tiles", {"p_same": 1.5})

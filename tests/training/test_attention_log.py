@@ -219,7 +219,7 @@ def test_a_log_that_has_lost_lines_is_not_gone_on_with(tiny: RunConfig, tmp_path
 
 
 def test_the_setting_does_not_rename_old_runs(tiny: RunConfig) -> None:
-    old = tiny.model_dump(mode="json")
+    old = tiny.to_json()
     del old["training"]["probe_every"]
     assert run_config(**old).digest() == tiny.digest()
     assert "probe_every" not in tiny.chosen()["training"]

@@ -186,7 +186,7 @@ def test_a_damaged_log_is_an_error_with_the_line(tmp_path: Path) -> None:
 def test_the_folder_explains_the_run(tiny: RunConfig, tmp_path: Path) -> None:
     run(tiny, tmp_path)
     folder = RunFolder(tmp_path)
-    assert folder.config() == StoredConfig(json.loads(json.dumps(tiny.model_dump(mode="json"))))
+    assert folder.config() == StoredConfig(json.loads(json.dumps(tiny.to_json())))
     assert folder.environment()["torch"] == torch.__version__
     assert [level.accuracy for level in folder.levels()] == pytest.approx([0.55, 1.0])
     assert [line.step for line in folder.metrics()] == [5, 10, 15, 20, 24]

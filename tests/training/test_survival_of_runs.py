@@ -27,7 +27,7 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 def prepared(config: RunConfig, path: Path) -> RunFolder:
     folder = RunFolder(path)
     folder.create()
-    folder.write_config(StoredConfig(config.model_dump(mode="json")))
+    folder.write_config(StoredConfig(config.to_json()))
     return folder
 
 
@@ -183,4 +183,4 @@ def test_tensorboard_shows_the_numbers_of_the_log_by_the_same_names(tiny: RunCon
 
 
 def test_a_config_survives_its_json(tiny: RunConfig) -> None:
-    assert run_config(**json.loads(json.dumps(tiny.model_dump(mode="json")))) == tiny
+    assert run_config(**json.loads(json.dumps(tiny.to_json()))) == tiny

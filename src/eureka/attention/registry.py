@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eureka.registry import Entry, Registry
 
-FIXES = Registry(
+if TYPE_CHECKING:
+    from eureka.attention.operator import Operator
+
+FIXES: Registry[Operator] = Registry(
     "fix",
     [
         Entry(

@@ -1,7 +1,7 @@
-"""Operators beside PyTorch's fused attention and beside their own printed formulas; steps of patched models beside unpatched.
+"""Operators beside PyTorch's fused attention and beside their own printed formulas; steps of patched models beside unmodel_steps.
 
 Head dimension 64, 4 heads, single precision, one thread; about 4,096 tokens at every length, in as many samples as that makes, so
-that short sequences are measured as they are trained: in batches. Steps of whole models are those of `eureka bench patched`.
+that short sequences are measured as they are trained: in batches. Steps of whole models come from `eureka.bench.model_steps`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from eureka.attention import Causal, KeyPadding, Mask, NoMask, make_operator, statistics
 from eureka.attention.mask import visible_keys
-from eureka.bench import patched
+from eureka.bench import model_steps
 from eureka.bench.formulas import formula_of
 from eureka.bench.memory import peak_megabytes
 from eureka.bench.timing import Job, interleaved
@@ -29,7 +29,7 @@ UNTIMED = 16384
 """At this length only memory is measured: the printed formula would need over 16 GB."""
 MASKS = ["none", "causal", "padding"]
 PADDED = {"whole": False, "padded": True}
-"""What stands for the mask of a step: whether samples are padded; the rest is the model's business."""
+"""The masks of a model's step: whether samples are padded; whether attention is causal depends on the model."""
 FAST = ["temperature", "heat_treatment", "learnable_temperature", "ssmax", "qk_norm"]
 OTHERS = ["norm_softmax_var", "qk_layernorm", "softmax_plus_one", "linear", "sigmoid"]
 STATISTICS = ["attention_entropy", "participation", "row_spread"]
@@ -48,8 +48,8 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Row:
-    """What was measured of a case in one mode; None where it was not."""
+class OperatorCost:
+    """Time and memory of a case in one mode; None where it was not measured."""
 
     op: str
     n: int
@@ -74,24 +74,24 @@ def plan(quick: bool = False) -> list[Case]:
         *_cases(OTHERS, [197, 1024], ["none"]),
         *_cases(STATISTICS, [4096], ["none", "causal"]),
         *_cases(["norm_softmax"], [UNTIMED], ["none", "causal"]),
-        *(Case(op, patched.TOKENS, mask, model) for model in steps() for mask in PADDED for op in patched.FIXES),
+        *(Case(op, model_steps.TOKENS, mask, model) for model in steps() for mask in PADDED for op in model_steps.FIXES),
     ]
 
 
 def steps() -> tuple[str, ...]:
     """The models whose patched steps are measured: none where transformers is not installed."""
-    return patched.MODELS if find_spec("transformers") else ()
+    return model_steps.MODELS if find_spec("transformers") else ()
 
 
-def run(cases: Sequence[Case], rounds: int = 5, progress: Callable[[str], None] = lambda _: None) -> Iterator[Row]:
-    """The rows of all cases; those of one length and mask are timed together, against the same runs of the baselines."""
+def run(cases: Sequence[Case], rounds: int = 5, progress: Callable[[str], None] = lambda _: None) -> Iterator[OperatorCost]:
+    """The costs of all cases; those of one length and mask are timed together, against the same runs of the baselines."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for (n, mask, model), group in itertools.groupby(sorted(cases, key=_together), _together):
             ops = list(dict.fromkeys(case.op for case in group))
             progress(f"{model + ' step, ' if model else ''}{n} tokens, mask {mask}: {', '.join(ops)}")
-            yield from _measure_steps(ops, model, mask, rounds) if model else _measure(ops, n, mask, rounds)
+            yield from _step_costs(ops, model, mask, rounds) if model else _operator_costs(ops, n, mask, rounds)
     finally:
         torch.set_num_threads(threads)
 
@@ -100,8 +100,8 @@ def _together(case: Case) -> tuple[int, str, str]:
     return case.n, case.mask, case.model or ""
 
 
-def as_documents(rows: Iterable[Row]) -> list[dict[str, object]]:
-    return [asdict(row) for row in rows]
+def as_documents(costs: Iterable[OperatorCost]) -> list[dict[str, object]]:
+    return [asdict(cost) for cost in costs]
 
 
 def jobs(op: str, n: int, mask: str, explicit: bool = False) -> dict[str, Job]:
@@ -114,7 +114,7 @@ def modes(op: str) -> list[str]:
     return BOTH[:1] if op in STATISTICS else BOTH
 
 
-def _measure(ops: Sequence[str], n: int, mask: str, rounds: int) -> Iterator[Row]:
+def _operator_costs(ops: Sequence[str], n: int, mask: str, rounds: int) -> Iterator[OperatorCost]:
     times = _times(ops, n, mask, rounds) if n < UNTIMED else {}
     for op in ops:
         peaks = peak_megabytes("eureka.bench.attention:jobs", op=op, n=n, mask=mask)
@@ -122,14 +122,15 @@ def _measure(ops: Sequence[str], n: int, mask: str, rounds: int) -> Iterator[Row
         printed = peak_megabytes("eureka.bench.attention:jobs", op=op, n=n, mask=mask, explicit=True) if shown else {}
         for mode in modes(op):
             own, sdpa, formula = (times.get((mode, name)) for name in (op, "sdpa", f"explicit {formula_of(op)[0]}"))
-            yield Row(op, n, _batch(n), mask, mode, _ratio(own, sdpa), _ratio(own, formula), peaks[mode], printed.get(mode))
+            ratios = _ratio(own, sdpa), _ratio(own, formula)
+            yield OperatorCost(op, n, _batch(n), mask, mode, *ratios, peaks[mode], printed.get(mode))
 
 
-def _measure_steps(ops: Sequence[str], model: str, mask: str, rounds: int) -> Iterator[Row]:
-    for row in patched.measure(model, PADDED[mask], rounds):
-        if row.what in ops:
-            ratio = round(row.vs_unpatched, 3)
-            yield Row(row.what, patched.TOKENS, patched.BATCH, mask, f"{model} step", ratio, None, None, None)
+def _step_costs(ops: Sequence[str], model: str, mask: str, rounds: int) -> Iterator[OperatorCost]:
+    for cost in model_steps.step_costs(model, PADDED[mask], rounds):
+        if cost.what in ops:
+            ratio = round(cost.vs_unpatched, 3)
+            yield OperatorCost(cost.what, model_steps.TOKENS, model_steps.BATCH, mask, f"{model} step", ratio, None, None, None)
 
 
 def _times(ops: Sequence[str], n: int, mask: str, rounds: int) -> dict[tuple[str, str], float]:

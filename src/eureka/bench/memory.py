@@ -34,8 +34,8 @@ def peak_megabytes(target: str, **arguments: Any) -> dict[str, float]:
     return found
 
 
-def measure(jobs: Mapping[str, Job]) -> dict[str, float]:
-    """Each job once, in this process."""
+def run_jobs(jobs: Mapping[str, Job]) -> dict[str, float]:
+    """The peak of each job, run once in this process."""
     found = {}
     for name, job in jobs.items():
         before = _start()
@@ -45,7 +45,7 @@ def measure(jobs: Mapping[str, Job]) -> dict[str, float]:
 
 
 def _start() -> float:
-    """Megabytes held now; the peak is counted from here where the system can do that."""
+    """Megabytes held now; Linux counts the peak from here on, other systems from the start of the process."""
     if RESET.exists():
         RESET.write_text("5", encoding="ascii")
         return _status("VmRSS")
@@ -67,7 +67,7 @@ def _status(field: str) -> float:
 def main() -> None:
     module, _, name = sys.argv[1].partition(":")
     jobs = getattr(importlib.import_module(module), name)(**json.loads(sys.argv[2]))
-    sys.stdout.write(json.dumps(measure(jobs)))
+    sys.stdout.write(json.dumps(run_jobs(jobs)))
 
 
 if __name__ == "__main__":

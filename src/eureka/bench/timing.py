@@ -14,12 +14,12 @@ from functools import cache
 
 Job = Callable[[], object]
 ROUND = 0.02
-"""Seconds that one job's part of a round lasts at least, so that the clock's grain does not matter."""
+"""Seconds: a shorter job is called several times a round, because the clock is coarse."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # from <malloc.h>
 
 
 def interleaved(jobs: Mapping[str, Job], rounds: int = 5, budget: float = 10.0) -> dict[str, float]:
-    """Processor seconds of one call of each job: the fastest of `rounds` rounds, or of as many, but two, as the budget allows.
+    """Processor seconds of one call of each job: its fastest of `rounds` rounds, fewer (but two) if the budget is spent.
 
     >>> times = interleaved({"one": lambda: sum(range(1000)), "ten": lambda: sum(range(10_000))}, rounds=3)
     >>> min(times, key=times.get)
@@ -39,10 +39,11 @@ def interleaved(jobs: Mapping[str, Job], rounds: int = 5, budget: float = 10.0) 
 
 @cache
 def keep_freed_memory() -> None:
-    """Let this process keep what it frees, up to 32 MB a piece, as one does that has trained for a while.
+    """Let this process keep blocks of up to 32 MB that it frees, as a process does that has trained for a while.
 
     Otherwise it depends on the order of allocations whether the top of the heap goes back to the system after each call, and
-    with it up to half of the time of a short job: glibc then asks for the same pages again and again. Elsewhere: nothing.
+    with it up to half of the time of a short job: glibc then asks for the same pages again and again. Without glibc this
+    does nothing.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -53,7 +54,7 @@ def keep_freed_memory() -> None:
 
 
 def _once(job: Job) -> float:
-    """A first call pays for caches and allocations; a second one is timed, unless the job is so long that this hardly counts."""
+    """The time of a second call, because the first fills caches; a long job is called once."""
     first = _seconds(job, 1)
     return first if first > 0.1 else max(_seconds(job, 1), 1e-7)
 

@@ -40,7 +40,7 @@ def attention(
         cases = [case for case in cases if case.n in lengths]
     if not cases:
         raise RequestError(f"--op {op} with --n {n}: nothing of that is measured{' with --quick' if quick else ''}.")
-    rows = bench.as_documents(bench.run(cases, progress=_say))
+    rows = bench.as_documents(bench.run(cases, progress=say))
     if json:
         print_json({"rows": rows})
     else:
@@ -49,7 +49,8 @@ def attention(
             sys.stdout.write("steps of patched models were left out: transformers is not installed.\n")
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Show on a terminal what is measured now."""
     if sys.stderr.isatty():
         sys.stderr.write(f"{line} …\n")
         sys.stderr.flush()
@@ -68,58 +69,6 @@ def _cell(value: object) -> str:
 
 
 @app.command()
-def training(
-    json: JsonOption = False,
-    recipes: Annotated[str | None, typer.Option("--recipes", metavar="A,B,…", help="Only these recipes.")] = None,
-) -> None:
-    """Our training step beside the plainest loop and the machine's matrix-multiply rate; how well the pool uses the cores."""
-    from eureka.bench import training as bench
-
-    document = bench.run(listed("--recipes", recipes, str) if recipes else bench.CHOSEN, progress=_say)
-    if json:
-        print_json(document)
-        return
-    print_table(
-        ["recipe", "batch", "× bare loop", "share of matmul rate", "samples a second"],
-        [
-            [
-                r["recipe"],
-                str(r["batch_size"]),
-                f"{r['vs_bare_loop']:.2f}",
-                f"{r['share_of_matmul_rate']:.2f}",
-                f"{r['samples_per_s']:,.0f}",
-            ]
-            for r in document["rows"]
-        ],
-    )
-    for name, reason in document["skipped"].items():
-        sys.stdout.write(f"{name} was left out: {reason}\n")
-    sys.stdout.write(
-        f"pool efficiency {document['pool_efficiency']:.2f}, matrix products {document['matmul_gflops']:.0f} GFLOP/s\n"
-    )
-
-
-@app.command()
-def tasks(
-    json: JsonOption = False,
-    only: Annotated[str | None, typer.Option("--recipes", metavar="A,B,…", help="Only the tasks of these recipes.")] = None,
-) -> None:
-    """How fast each task gives samples: alone, beside one-at-a-time assembly, and as a share of a training step."""
-    from eureka.bench import tasks as bench
-
-    rows, skipped = bench.run(listed("--recipes", only, str) if only else bench.plan(), progress=_say)
-    if json:
-        print_json({"rows": rows, "skipped": skipped})
-        return
-    print_table(
-        ["task", "samples a second", "× one at a time", "share of a step"],
-        [[r["task"], f"{r['samples_per_s']:,}", _cell(r["vs_per_sample"]), f"{r['share_of_step']:.1%}"] for r in rows],
-    )
-    for row in skipped:
-        sys.stdout.write(f"{row['task']} was left out: {row['reason']}\n")
-
-
-@app.command()
 def detect(
     json: JsonOption = False,
     curves: Annotated[int, typer.Option("--curves", metavar="N", min=1, help="Planted curves of each kind.")] = 10,
@@ -127,7 +76,7 @@ def detect(
     """Our detector of Eureka-moments beside ruptures' change-point searches, each at its best penalty, on the same curves."""
     from eureka.bench import detect as bench
 
-    rows = bench.as_documents(bench.run(curves, progress=_say))
+    rows = bench.as_documents(bench.run(curves, progress=say))
     if json:
         print_json({"rows": rows})
         return
@@ -145,15 +94,3 @@ def detect(
             for r in rows
         ],
     )
-
-
-@app.command()
-def patched(json: JsonOption = False) -> None:
-    """A training step of Hugging Face's RoBERTa and GPT-2, patched or probed, beside the same step without."""
-    from eureka.bench import patched as bench
-
-    rows = bench.run(progress=_say)
-    if json:
-        print_json({"rows": rows})
-    else:
-        print_table(["model", "padded", "with", "× unpatched"], [[_cell(value) for value in row.values()] for row in rows])

@@ -11,7 +11,7 @@ import typer
 
 from eureka.cli.options import JsonOption, print_json
 from eureka.cli.table import print_table
-from eureka.errors import RequestError
+from eureka.errors import RequestError, WorkError
 
 app = typer.Typer(no_args_is_help=True, help="List, fetch and find the real data that tasks are made of.")
 
@@ -49,22 +49,29 @@ def fetch(
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="A server with the files; tried last.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Bring data sets into the cache, every file checked against its recorded SHA-256."""
+    """Bring data sets into the cache, each file checked by its SHA-256; one that fails does not stop the others."""
     from eureka.data.catalogue import find_dataset
     from eureka.data.fetching import default_sources
     from eureka.data.fetching import fetch as bring
 
-    wanted = [find_dataset(name) for name in names]  # a wrong name is told before anything is fetched
-    fetched = []
-    for one in wanted:
-        with FetchProgress(one.name) as progress:
-            fetched.append(bring(one, default_sources(folder, url), progress))
-        if fetched[-1].failures and fetched[-1].failures[0].startswith("the folder"):  # the one source that the user named
-            sys.stderr.write(f"{one.name}: passed over {fetched[-1].failures[0]}\n")
+    wanted = [find_dataset(name) for name in names]  # a wrong name is an error before anything is fetched
+    fetched, failures = [], []
+    for dataset in wanted:
+        try:
+            with FetchProgress(dataset.name) as progress:
+                found = bring(dataset, default_sources(folder, url), progress)
+        except WorkError as error:
+            failures.append(str(error))
+            continue
+        fetched.append(found)
+        if found.failures and found.failures[0].startswith("the folder"):  # the one source that the user named
+            sys.stderr.write(f"{dataset.name}: passed over {found.failures[0]}\n")
         if not json:
-            sys.stdout.write(f"{one.name}: {fetched[-1].folder} (from {fetched[-1].source})\n")
+            sys.stdout.write(f"{dataset.name}: {found.folder} (from {found.source})\n")
     if json:
         print_json({"data": [{"name": f.dataset.name, "path": str(f.folder), "source": f.source} for f in fetched]})
+    if failures:
+        raise WorkError("\n".join(failures))
 
 
 @app.command()

@@ -32,7 +32,7 @@ def describe_keys(config: RunConfig) -> Iterator[Key]:
     for part, registry in PARTS.items():
         name = values[f"{part}.name"]
         yield Key(f"{part}.name", name, "one of " + ", ".join(registry.names()))
-        for setting, info in registry.model(name).model_fields.items():
+        for setting, info in registry.schema(name).model_fields.items():
             fixed = setting in registry.entry(name).preset
             yield Key(f"{part}.{setting}", _shown(values[f"{part}.{setting}"]), "fixed by the name" if fixed else _kind(info))
     for setting, info in TrainingConfig.model_fields.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eureka.cli.options import JsonOption, print_json
 from eureka.cli.table import print_table
@@ -44,7 +44,7 @@ def tasks(json: JsonOption = False) -> None:
     _print(TASKS, "tasks", json)
 
 
-def _print(registry: Registry, plural: str, json: bool) -> None:
+def _print(registry: Registry[Any], plural: str, json: bool) -> None:
     entries = registry.entries()
     if json:
         print_json({plural: [{"name": e.name, "summary": e.summary, "source": e.source} for e in entries]})

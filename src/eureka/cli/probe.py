@@ -11,11 +11,10 @@ import typer
 
 from eureka.cli.options import JsonOption, print_json
 from eureka.errors import RequestError
+from eureka.formats import NONE, measurement
 
 if TYPE_CHECKING:
-    from eureka.cli.probing import Readings
-    from eureka.probes import LinearProbe, ProbeRecord
-    from eureka.runs import RunFolder
+    from eureka.runs import LinearProbe, ProbeRecord, Readings, RunFolder
 
 COLUMNS = {
     "entropy": "entropy / log n",
@@ -48,23 +47,24 @@ def probe(
 ) -> None:
     """Show entropy, spread and gradients of every layer and head of a trained model, and put the pictures on the run's page.
 
-    Of a run folder, what was measured is kept there; of a checkpoint or with --initial it is only shown.
+    The measurements of a run folder are kept there; those of a checkpoint, or with --initial, are only shown.
     """
-    from eureka.cli import probing
+    from eureka import snapshots
 
-    folder, file = probing.located(run)
+    folder, file = snapshots.find_run(run)
     whole = file is None and not initial
     page = output or folder.path / "report.html"
     if not page.parent.is_dir():
         raise RequestError(f"cannot write {page}: there is no folder {page.parent}.")
-    at = probing.initial(folder) if initial else probing.trained(folder, file)
-    record, stages = probing.measured(at, samples), dict[str, Any]()
+    snapshot = snapshots.initial_snapshot(folder) if initial else snapshots.trained_snapshot(folder, file)
+    record = snapshots.probe_attention(snapshot, samples)
+    stages: dict[str, Readings] = {}
     if linear and whole:
-        stages["before"] = probing.read_off(probing.before_the_leap(folder))
+        stages["before"] = snapshots.probe_answers(snapshots.snapshot_before_leap(folder))
     if linear:
-        stages["after"] = probing.read_off(at)
+        stages["after"] = snapshots.probe_answers(snapshot)
     if not json:
-        _print(record, stages, f"{folder.name} at step {at.step:,}")
+        _print(record, stages, f"{folder.name} at step {snapshot.step:,}")
     written = whole or output is not None
     if written:
         _keep(folder, record if whole else None, stages, page)
@@ -75,18 +75,19 @@ def probe(
 
 
 def _keep(folder: RunFolder, record: ProbeRecord | None, stages: dict[str, Readings], page: Path) -> None:
-    """Write what was measured into the run folder, and the page from all that is there."""
-    from eureka.report import write_report
+    """Write the measurements into the run folder, then write its page."""
+    from eureka.report.write import write_report
+    from eureka.runs import Probes
 
     if record is not None:
-        found: dict[str, Any] = {"linear": {when: stage.to_dict() for when, stage in stages.items()}} if stages else {}
-        folder.write("probes.json", (folder.probes() or {}) | {"record": record.to_dict()} | found)
+        before = folder.probes() or Probes()
+        folder.write_probes(Probes(record, stages or before.linear))
     write_report([folder.path], page)
 
 
 def _document(folder: RunFolder, record: ProbeRecord, stages: dict[str, Readings]) -> dict[str, Any]:
-    found = {when: stage.to_dict() for when, stage in stages.items()}
-    document: dict[str, Any] = {"run": str(folder.path), **record.to_dict()}
+    found = {when: stage.to_json() for when, stage in stages.items()}
+    document: dict[str, Any] = {"run": str(folder.path), **record.to_json()}
     if "after" in found:
         document["linear"] = found["after"]["found"]
     if "before" in found:
@@ -111,21 +112,16 @@ def _rows(record: ProbeRecord, shown: Sequence[str]) -> Iterator[list[str]]:
         heads = max(len(values) for values in site.values.values())
         for head in range(heads):
             cells = [site.values.get(name, []) for name in shown]
-            yield [site.name, str(head), *(_number(values[head * len(values) // heads]) if values else "–" for values in cells)]
+            yield [
+                site.name,
+                str(head),
+                *(measurement(values[head * len(values) // heads]) if values else NONE for values in cells),
+            ]
 
 
 def _answer_row(stages: Sequence[LinearProbe]) -> list[str]:
-    """The same probe at each time; chance and bits of the last."""
+    """The accuracy of one probe at each stage; chance and bits of the last stage."""
     last = stages[-1]
-    place = [last.site, "–" if last.head is None else str(last.head), last.answer]
-    return [
-        *place,
-        *(f"{one.accuracy:.3f}" for one in stages),
-        f"{last.chance:.3f}",
-        f"{last.bits:.2f}",
-        f"{last.uniform_bits:.2f}",
-    ]
-
-
-def _number(value: float) -> str:
-    return "–" if value != value else f"{value:.3f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.1e}"
+    place = [last.site, NONE if last.head is None else str(last.head), last.answer]
+    accuracies = [measurement(one.accuracy) for one in stages]
+    return [*place, *accuracies, measurement(last.chance), f"{last.bits:.2f}", f"{last.uniform_bits:.2f}"]

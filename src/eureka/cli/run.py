@@ -50,7 +50,7 @@ def _run(recipe: str, config: RunConfig, root: Path, json: bool) -> None:
     if os.environ.get("RANK", "0") != "0":  # under torchrun the first process speaks for all
         return
     if json:
-        print_json({"folder": str(folder), "config": config.model_dump(mode="json"), **result.outcome.to_json()})
+        print_json({"folder": str(folder), "config": config.to_json(), **result.outcome.to_json()})
         return
     status = folder_status(result.folder)
     accuracy = "" if status.accuracy is None else f" Accuracy {fixed(status.accuracy)} at step {status.step:,}."

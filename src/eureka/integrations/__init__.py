@@ -1,13 +1,13 @@
-"""Watching somebody's training from inside: Hugging Face's Trainer, Lightning's, or any loop.
+"""Callbacks that report plateaus, Eureka-moments and attention during training.
 
-`HuggingFaceCallback` and `LightningCallback` need the package they are for; `Monitor` needs none.
+`HuggingFaceCallback` and `LightningCallback` need the package they are for, so each is imported when it is asked for; `Monitor`
+is for any loop.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from eureka.lazy import lazy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eureka.integrations.hugging_face import HuggingFaceCallback
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["HuggingFaceCallback", "LightningCallback", "Monitor"]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "HuggingFaceCallback": "eureka.integrations.hugging_face",
-        "LightningCallback": "eureka.integrations.lightning",
-        "Monitor": "eureka.integrations.monitor",
-    },
-)
+MODULES = {"HuggingFaceCallback": "hugging_face", "LightningCallback": "lightning", "Monitor": "monitor"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

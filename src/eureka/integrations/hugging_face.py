@@ -1,4 +1,4 @@
-"""For the Trainer of transformers."""
+"""A callback for the Trainer of transformers."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ else:
 
 
 class HuggingFaceCallback(TrainerCallback, ExportableState):
-    """Plateaus and Eureka-moments of the logged loss, attention at an interval, schedules; through the trainer's own loggers.
+    """Logs plateaus and Eureka-moments of the loss, and attention at an interval, through the trainer's own loggers.
 
         trainer = Trainer(model, arguments, train_dataset=…)
         trainer.add_callback(HuggingFaceCallback(trainer, every=50))
         trainer.train()
 
-    The loss is looked at as often as the trainer logs it (``logging_steps``). State is saved with the trainer's checkpoints and
-    restored when it resumes.
+    It takes the loss as often as the trainer logs it (``logging_steps``). Its state is saved with the trainer's checkpoints and
+    restored when training resumes.
 
-    trainer    whose loggers are used; without it scalars go into the log history only
+    trainer    the trainer whose loggers are used; without it scalars go into the log history only
     every      steps between two probes of the attention; None for none
-    patched    a patch whose schedule is saved and restored along
+    patched    a patch whose schedule is saved and restored with the callback
     on_event   called with every event
     """
 
@@ -48,7 +48,7 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
         on_event: Callable[[Event], None] | None = None,
         restored: bool = False,
     ) -> None:
-        if restored:  # the trainer would replace this object by one that knows neither the trainer nor the patch
+        if restored:  # the trainer would replace this object by one without trainer and patch
             raise RequestError(
                 "this callback restores itself from a checkpoint; leave restore_callback_states_from_checkpoint off."
             )
@@ -58,7 +58,7 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
 
     @property
     def events(self) -> list[Event]:
-        """What has been found."""
+        """The events so far."""
         return [] if self.monitor is None else self.monitor.events
 
     def on_train_begin(
@@ -68,7 +68,7 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
         self._state = state
         self.monitor = Monitor(model, every=self.every, patched=self.patched, log=self._log, on_event=self.on_event)
         stored: Any = state.stateful_callbacks
-        kept = stored.setdefault(type(self).__name__, self.state())  # a checkpoint from before this callback has none
+        kept = stored.setdefault(type(self).__name__, self.state())  # an older checkpoint has none
         saved = kept["attributes"]["saved"] if isinstance(kept, dict) else None
         if saved is not None and state.global_step > 0:
             self.monitor.load_state_dict(saved)
@@ -84,7 +84,7 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
             self.monitor.close()
 
     def state(self) -> dict[str, Any]:
-        """For the trainer's checkpoints: what is needed to go on."""
+        """The state that the trainer saves in its checkpoints."""
         return {"args": {"restored": True}, "attributes": {"saved": self.monitor.state_dict() if self.monitor else None}}
 
     def _log(self, scalars: Scalars, step: int) -> None:

@@ -1,4 +1,4 @@
-"""For the Trainer of Lightning."""
+"""A callback for the Trainer of Lightning."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ else:
 
 
 class LightningCallback(Callback):
-    """Plateaus and Eureka-moments of the training loss, attention at an interval, schedules; through the trainer's own loggers.
+    """Logs plateaus and Eureka-moments of the loss, and attention at an interval, through the trainer's own loggers.
 
         callback = LightningCallback(every=50)
         trainer = Trainer(callbacks=[callback])
         trainer.fit(module, batches)
 
-    State is saved with the trainer's checkpoints and restored when it resumes.
+    Its state is saved with the trainer's checkpoints and restored when training resumes.
 
     every      steps between two probes of the attention; None for none
-    patched    a patch whose schedule is saved and restored along
+    patched    a patch whose schedule is saved and restored with the callback
     on_event   called with every event
     """
 
@@ -46,7 +46,7 @@ class LightningCallback(Callback):
 
     @property
     def events(self) -> list[Event]:
-        """What has been found."""
+        """The events so far."""
         return [] if self.monitor is None else self.monitor.events
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -64,7 +64,7 @@ class LightningCallback(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if self.monitor is not None and isinstance(loss, Tensor) and math.isfinite(value := loss.item()):
-            # the loss comes divided by the number of batches that are accumulated
+            # Lightning divides the loss by the number of accumulated batches
             self.monitor.update(trainer.global_step, value * trainer.accumulate_grad_batches)
         self._flush(trainer)
 
@@ -84,7 +84,7 @@ class LightningCallback(Callback):
         self._saved = state_dict or None
 
     def _flush(self, trainer: Trainer) -> None:
-        """Probes finish inside the optimiser's step, where Lightning takes no metrics."""
+        """Log the records that were made inside the optimiser's step, where Lightning takes no metrics."""
         for scalars, step in self._waiting:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=step)

@@ -1,4 +1,4 @@
-"""Everything that watches a training run, for any loop: plateaus and Eureka-moments in the loss, attention, schedules."""
+"""Monitor a training run in any loop: plateaus and Eureka-moments in the loss, attention, schedules."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Monitor:
 
     model      whose attention is probed
     every      steps between two probes of the attention; None for none
-    patched    a patch whose schedule is saved and restored along
-    log        called with (scalars, step) for every probe and every event
-    on_event   called with every event: a plateau was entered, a Eureka-moment is over
+    patched    a patch whose schedule is saved and restored with the monitor
+    log        called with (scalars, step) for every record of the probe and every event
+    on_event   called with every event: a plateau has begun, a Eureka-moment has ended
 
     >>> import torch
     >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
@@ -54,11 +54,11 @@ class Monitor:
 
     @property
     def records(self) -> list[ProbeRecord]:
-        """What the probe has seen so far."""
+        """The records of the probe so far."""
         return [] if self.probe is None else self.probe.records
 
     def update(self, step: int, loss: float) -> Event | None:
-        """Take the loss of a step; an event if it brings one."""
+        """Take the loss of a step; the event that it completes, if any."""
         event = self.detector.update(step, loss)
         if event is not None:
             self.events.append(event)
@@ -68,7 +68,7 @@ class Monitor:
         return event
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and texts, for any kind of checkpoint; events and records stay where they were logged."""
+        """Plain numbers, lists and strings, for any kind of checkpoint; without the events and records so far."""
         return {
             "detector": self.detector.state_dict(),
             "probe": None if self.probe is None else self.probe.state_dict(),
@@ -83,7 +83,7 @@ class Monitor:
             self.patched.load_state_dict(state["patched"])
 
     def close(self) -> None:
-        """Leave the model alone; a patch stays until its owner undoes it."""
+        """Detach the probe from the model; the patch stays."""
         if self.probe is not None:
             self.probe.close()
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eureka.registry import Entry, Registry
 
-MODELS = Registry(
+if TYPE_CHECKING:
+    from torch import nn
+
+MODELS: Registry[nn.Module] = Registry(
     "model",
     [
         Entry(

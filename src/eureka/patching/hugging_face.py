@@ -13,20 +13,20 @@ from torch import Tensor, nn
 from eureka.attention.mask import Mask
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
-from eureka.patching.frames import reach, running
 from eureka.patching.masks import biased, mask_of, rescaled
-from eureka.patching.seat import SLOT, observe
-from eureka.patching.swapped import base_class
+from eureka.patching.sdpa import mark_reached, running
+from eureka.patching.slot import SUBMODULE, base_class, observe
 
 NAME = "eureka"
 """Our entry in AttentionInterface and in AttentionMaskInterface."""
 REFUSED = {"softcap": "a soft cap on the logits", "s_aux": "attention sinks", "cache": "a paged cache"}
+"""Arguments of an attention function that no operator supports."""
 
 
 class ConfigView:
-    """The config of a model as one of its attention modules sees it: all the same but for the name of the function.
+    """The config of a model with our function as its attention implementation.
 
-    The config itself is shared by all layers, and by other models made from it, so it is left alone.
+    The config itself is shared by all layers, and by other models made from it, so it is not changed.
     """
 
     def __init__(self, config: Any) -> None:
@@ -44,7 +44,7 @@ class ConfigView:
 
 
 class HuggingFaceSite(nn.Module):
-    """An attention module of transformers whose config says that our function is to be called."""
+    """An attention module of transformers whose config names our function."""
 
     @staticmethod
     def prepare() -> None:
@@ -77,17 +77,17 @@ def attend(
     position_bias: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """What AttentionInterface calls: (B, H, Q, D), (B, Hk, K, D) → (B, Q, H, D), and the weights if they are asked for."""
-    operator: Operator | None = getattr(module, SLOT, None)
+    """The function that AttentionInterface calls: (B, H, Q, D), (B, Hk, K, D) → (B, Q, H, D), and the weights if wanted."""
+    operator: Operator | None = getattr(module, SUBMODULE, None)
     for name, what in REFUSED.items():
         if operator is not None and kwargs.get(name) is not None:
             raise RequestError(f"{type(module).__name__} uses {what}, which no operator here knows; leave it out with layers=….")
     q, k, v, mask = _parts(module, query, key, value, attention_mask, is_causal, position_bias)
     q = rescaled(q, scaling)
-    observe(module, SLOT, q, k, v, mask, operator)
+    observe(module, SUBMODULE, q, k, v, mask, operator)
     if not torch.compiler.is_compiling():
-        reach(module)
-    if operator is None:  # only watched
+        mark_reached(module)
+    if operator is None:  # only observed
         given = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal, "position_bias": position_bias}
         own = {name: argument for name, argument in given.items() if argument is not None}
         return own_function(module)(module, query, key, value, attention_mask, **own, **kwargs)  # type: ignore[no-any-return]
@@ -104,7 +104,7 @@ def _parts(
     is_causal: bool | None,
     position_bias: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Mask]:
-    """What transformers' own sdpa function makes of its arguments: the module's causal flag counts when there is no mask."""
+    """As in transformers' own sdpa function, the module's causal flag counts if there is no mask."""
     queries, keys = q.shape[2], k.shape[2]
     if mask is not None and mask.dim() != 4:
         raise RequestError(
@@ -121,7 +121,7 @@ def _parts(
 
 
 def own_function(module: nn.Module) -> Callable[..., Any]:
-    """The function that the model would call itself."""
+    """The function that the unpatched module calls."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     name = module.__dict__["config"]._attn_implementation

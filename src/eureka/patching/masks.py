@@ -1,4 +1,4 @@
-"""From the masks that models pass around to ours."""
+"""Convert the masks and scales of other people's models to those of the operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from eureka.attention.mask import Bias, Causal, Dense, KeyPadding, Mask, NoMask, visible_keys
 
 HIDDEN = -9_999.0
-"""People write "never" as -inf, finfo.min, -1e9 or -1e4: a bias below this hides the key, whose logit then counts nowhere."""
+"""People hide a key by a bias of -inf, finfo.min, -1e9 or -1e4. A bias below this becomes -inf: statistics skip the key."""
 
 
 def mask_of(mask: Tensor | None, causal: bool = False) -> Mask:
@@ -20,12 +20,12 @@ def mask_of(mask: Tensor | None, causal: bool = False) -> Mask:
     if mask.dtype != torch.bool:
         return Bias(torch.where(mask > HIDDEN, mask, float("-inf")))
     if mask.dim() == 4 and mask.shape[1] == 1 and (mask.shape[2] == 1 or mask.stride(2) == 0):
-        return KeyPadding(mask[:, 0, 0])  # expanded over the queries, as Hugging Face does it: the cheap statistics apply
+        return KeyPadding(mask[:, 0, 0])  # Hugging Face expands a padding mask over the queries; the cheap statistics apply
     return Dense(mask)
 
 
 def biased(mask: Mask, bias: Tensor, queries: int, keys: int) -> Bias:
-    """The same keys hidden, and a bias added to the logits of the others."""
+    """A mask that hides the same keys and adds a bias to the logits of the others."""
     if isinstance(mask, Bias):
         return Bias(mask.bias + bias)
     visible = visible_keys(mask, queries, keys, bias.device)

@@ -13,20 +13,20 @@ from torch import Tensor, nn
 from eureka.attention.mask import Bias, Causal, Dense, KeyPadding, Mask, NoMask
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
-from eureka.patching.frames import inside_operator
 from eureka.patching.masks import HIDDEN
-from eureka.patching.seat import SLOT, observe
+from eureka.patching.sdpa import inside_operator
+from eureka.patching.slot import SUBMODULE, observe
 
 
 class MultiheadSite(nn.MultiheadAttention):
-    """MultiheadAttention whose fast path is off and whose softmax is the operator of its seat."""
+    """MultiheadAttention whose fast path is off and whose softmax is the operator of its slot."""
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
         call = MultiheadCall(*args, **kwargs)
-        operator: Operator | None = getattr(self, SLOT, None)
+        operator: Operator | None = getattr(self, SUBMODULE, None)
         q, k, v, mask = call.parts(self)
-        observe(self, SLOT, q, k, v, mask, operator)
-        if operator is None:  # only watched
+        observe(self, SUBMODULE, q, k, v, mask, operator)
+        if operator is None:  # only observed
             return super().forward(*args, **kwargs)
         with contextlib.nullcontext() if torch.compiler.is_compiling() else inside_operator():
             mixed = operator(q, k, v, mask, self.dropout if self.training else 0.0)
@@ -63,13 +63,13 @@ class MultiheadCall(NamedTuple):
         return q, k, v, self._mask(module.num_heads, q, extra)
 
     def shaped(self, module: nn.MultiheadAttention, out: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """What the caller expects: its own layout, without a batch if there was none."""
+        """The outputs in the layout of the inputs, without a batch if there was none."""
         if self.query.dim() == 2:
             return out.squeeze(0), None if weights is None else weights.squeeze(0)
         return (out if module.batch_first else out.transpose(0, 1)), weights
 
     def _batch_first(self, module: nn.MultiheadAttention) -> tuple[Tensor, Tensor, Tensor]:
-        """The inputs as (B, N, E); one object three times when they are one."""
+        """The inputs as (B, N, E); if they are one object, so are the results."""
         unbatched = self.query.dim() == 2
         turn = {id(x): x.unsqueeze(0) if unbatched else x if module.batch_first else x.transpose(0, 1) for x in self[:3]}
         return turn[id(self.query)], turn[id(self.key)], turn[id(self.value)]

@@ -1,9 +1,8 @@
-"""Swap the attention of somebody's model, reversibly."""
+"""Swap the attention of a model, reversibly."""
 
 from __future__ import annotations
 
 import copy
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -12,11 +11,8 @@ from torch import nn
 
 from eureka.attention.operator import Operator, make_operator
 from eureka.errors import RequestError
-from eureka.patching.attach import attach, detach, detach_all, switch_back, switch_for
-from eureka.patching.choose import Layers, choose
-from eureka.patching.seat import SEATS
-from eureka.patching.sites import Found, Site, find_sites
-from eureka.patching.steps import Steps
+from eureka.patching.attach import OptimiserSteps, attached, detach_all
+from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
 
 Fix = str | Operator | Callable[[Site], "str | Operator"]
 
@@ -31,14 +27,14 @@ def patch(
     sites: Sequence[str] = (),
     follow: bool = True,
 ) -> Patched:
-    """Let a model attend through an operator: all of it, or the sites that `layers` names.
+    """Let a model attend through an operator: at all its sites, or at those that `layers` names.
 
     operator     a name (`eureka fixes` lists them), an operator, of which every site gets a copy, a function of the site, or a
                  mapping from layers to any of these
     layers       an index, a pattern of module names, a function of the site, or several of them
     settings     settings of a named operator
     total_steps  the length of training, for operators with a schedule
-    follow       let schedules advance with the optimiser that trains the model; without it somebody has to tell the step
+    follow       let schedules advance with the optimiser that trains the model; otherwise call `advance` of the operators
     sites        names of modules whose forward reaches F.scaled_dot_product_attention in a way that their code does not show
 
     >>> from torch import nn
@@ -50,26 +46,25 @@ def patch(
     if not isinstance(model, nn.Module):
         raise RequestError(f"a torch.nn.Module is patched, not {type(model).__name__}.")
     found = find_sites(model, tuple(sites))
-    chosen = _chosen(model, found, operator, layers)
+    chosen = _fixes_by_site(model, found, operator, layers)
     make = _maker(settings, total_steps)
     _check_nesting(found, [site for site, _ in chosen])
     return Patched(model, [(site, make(fix, site)) for site, fix in chosen], follow=follow)
+
+
+def unpatch(model: nn.Module) -> int:
+    """Remove every patch from a model, for a copy that no `Patched` belongs to; how many sites were freed."""
+    return detach_all(model)
 
 
 class Patched:
     """A patch in force. Undo it with `undo()` or by leaving the `with` block."""
 
     def __init__(self, model: nn.Module, placed: Sequence[tuple[Site, Operator]], *, follow: bool = True) -> None:
-        self.model, self.sites, self._token = model, [site for site, _ in placed], uuid.uuid4().hex
+        self.model, self.sites = model, [site for site, _ in placed]
         self._operators = [operator for _, operator in placed]
         _check_parallel(model, self._operators)
-        try:
-            for site, operator in placed:
-                attach(site, self._token, operator)
-            switch_for(model, self.sites, self._token)
-        except BaseException:
-            self._remove()
-            raise
+        self._attached = attached(model, self.sites, operators=self._operators)
         self.steps = Steps(model, self._operators, follow=follow)
         self.active = True
 
@@ -78,14 +73,14 @@ class Patched:
         if self.active:
             self.active = False
             self.steps.close()
-            self._remove()
+            self._attached.close()
 
     def step(self) -> None:
-        """One training step is done. Needed only where schedules cannot follow the optimiser by themselves."""
+        """Count a training step. Needed only where schedules cannot follow the optimiser by themselves."""
         self.steps.count()
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """What the operators learn, for an optimiser that was made before the patch."""
+        """The parameters of the operators, for an optimiser that was made before the patch."""
         for operator in self._operators:
             yield from operator.parameters()
 
@@ -95,9 +90,6 @@ class Patched:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.steps.set(int(state["step"]))
-
-    def _remove(self) -> None:
-        detach_all(self.model, self.sites, self._token)
 
     def __enter__(self) -> Patched:
         return self
@@ -112,19 +104,48 @@ class Patched:
         raise RequestError("a patch cannot be copied or pickled; copy the model, which carries its operators along.")
 
 
-def unpatch(model: nn.Module) -> int:
-    """Remove every patch from a model, for a copy that no `Patched` belongs to; how many sites were freed."""
-    count = 0
-    for module in list(model.modules()):
-        for slot in list(module.__dict__.get(SEATS, {})):
-            detach(module, slot)
-            count += 1
-        switch_back(module)
-    return count
+class Steps:
+    """Counts the training steps of a model and advances its operators.
+
+    The optimiser that trains the model counts, until the first call of `count`: from then on only `count` does.
+    """
+
+    def __init__(self, model: nn.Module, operators: Sequence[Operator], *, follow: bool = True) -> None:
+        self.step = self._start = self._by_hand = 0
+        self._operators = list(operators)
+        scheduled = any(type(operator).advance is not Operator.advance for operator in self._operators)
+        self._optimiser = OptimiserSteps(model, self._optimiser_stepped) if scheduled and follow else None
+        self.set(0)
+
+    def set(self, step: int) -> None:
+        """Go on from this step."""
+        self.step = self._start = step
+        self._by_hand = 0
+        self._advance()
+
+    def count(self) -> None:
+        """Count a step by hand; steps that an optimiser counted before the first such call are the same steps."""
+        self.close()
+        self._by_hand += 1
+        self.step = self._start + self._by_hand
+        self._advance()
+
+    def close(self) -> None:
+        """Follow the optimiser no longer."""
+        if self._optimiser is not None:
+            self._optimiser.close()
+
+    def _optimiser_stepped(self) -> None:
+        self.step += 1
+        self._advance()
+
+    def _advance(self) -> None:
+        for operator in self._operators:
+            operator.advance(self.step)
 
 
-def _chosen(model: nn.Module, found: Found, operator: Any, layers: Layers | None) -> list[tuple[Site, Fix]]:
-    """The sites and what each is to get; a mapping may not name a site twice."""
+def _fixes_by_site(model: nn.Module, found: Found, operator: Any, layers: Layers | None) -> list[tuple[Site, Fix]]:
+    """Each chosen site with its fix; a mapping may not name a site twice."""
     name = type(model).__name__
     if found.refused and layers is None and not isinstance(operator, Mapping):
         where, why = found.refused[0]
@@ -135,12 +156,12 @@ def _chosen(model: nn.Module, found: Found, operator: Any, layers: Layers | None
             " Hugging Face attention and calls of F.scaled_dot_product_attention)."
         )
     if not isinstance(operator, Mapping):
-        return [(site, operator) for site in choose(found.sites, layers)]
+        return [(site, operator) for site in select_sites(found.sites, layers)]
     if layers is not None:
         raise RequestError("a mapping of operators names its own layers; leave layers=… out.")
     given: dict[int, tuple[Site, Fix]] = {}
     for part, fix in operator.items():
-        for site in choose(found.sites, part):
+        for site in select_sites(found.sites, part):
             if site.index in given:
                 raise RequestError(f"two operators are given for {site.name}.")
             given[site.index] = (site, fix)
@@ -148,6 +169,8 @@ def _chosen(model: nn.Module, found: Found, operator: Any, layers: Layers | None
 
 
 def _maker(settings: Mapping[str, Any] | None, total_steps: int | None) -> Callable[[Fix, Site], Operator]:
+    """A function that makes the operator of a fix for a site."""
+
     def make(fix: Fix, site: Site) -> Operator:
         if isinstance(fix, Operator):
             if settings:
@@ -164,7 +187,7 @@ def _maker(settings: Mapping[str, Any] | None, total_steps: int | None) -> Calla
 
 
 def _check_nesting(found: Found, chosen: Sequence[Site]) -> None:
-    """Calls inside a module belong to the innermost site, so a site that is left alone may not be inside a patched one."""
+    """Calls inside a module belong to the innermost site, so a patched site must not contain one that is left alone."""
     inside = {id(site.module): site for site in found.sites}
     for outer in chosen:
         if outer.kind != "call":

@@ -1,11 +1,12 @@
-"""Finding the attention of a model: which modules can be patched, how, and which would be missed."""
+"""Find the places where a model attends, select some of them, and tell which modules cannot be patched."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 import torch
@@ -13,10 +14,9 @@ from torch import nn
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
-from eureka.patching.calls import FUNCTION, is_function
-from eureka.patching.code import read
-from eureka.patching.seat import SLOT
-from eureka.patching.swapped import base_class
+from eureka.patching.bytecode import read
+from eureka.patching.sdpa import FUNCTION, is_function
+from eureka.patching.slot import SUBMODULE, base_class
 
 Kind = Literal["operator", "multihead", "hugging_face", "call"]
 
@@ -48,15 +48,15 @@ class Site:
     """The module's name in the model."""
     kind: Kind
     module: nn.Module = field(repr=False)
-    slot: str = field(default=SLOT, repr=False)
-    """The submodule that holds the operator."""
+    submodule: str = field(default=SUBMODULE, repr=False)
+    """The name of the submodule that holds the operator."""
     methods: tuple[str, ...] = field(default=(), repr=False)
-    """Methods that call the function, for the kind `call`."""
+    """Methods that call F.scaled_dot_product_attention, for the kind `call`."""
 
     @property
     def operator(self) -> Operator | None:
-        """What is in force there now; None for the model's own attention."""
-        operator = self.module._modules.get(self.slot)
+        """The operator in force; None for the model's own attention."""
+        operator = self.module._modules.get(self.submodule)
         return operator if isinstance(operator, Operator) else None
 
     @property
@@ -72,14 +72,19 @@ class Site:
         return width // self.heads if found is None and width and self.heads else found
 
 
+Layers = int | str | Callable[[Site], bool] | Iterable["int | str | Callable[[Site], bool]"]
+"""Some of the sites: an index, a pattern of names, a predicate, or several of these."""
+
+
 @dataclass
 class Found:
-    """What a search gave."""
+    """The result of a search."""
 
     sites: list[Site]
     refused: list[tuple[str, str]]
     """Modules that attend in a way that cannot be swapped: name and reason."""
     searched: int
+    """The number of modules that were searched."""
 
 
 def find_sites(model: nn.Module, also: tuple[str, ...] = ()) -> Found:
@@ -102,11 +107,40 @@ def find_sites(model: nn.Module, also: tuple[str, ...] = ()) -> Found:
     return Found(sites, refused, len(named))
 
 
+def select_sites(sites: Sequence[Site], layers: Layers | None) -> list[Site]:
+    """The sites that `layers` names, in the order of the model; every part of it must name at least one."""
+    if layers is None:
+        return list(sites)
+    parts = [layers] if isinstance(layers, (int, str)) or callable(layers) else list(layers)
+    chosen: set[int] = set()
+    for part in parts:
+        found = _matching(sites, part)
+        if not found:
+            names = ", ".join(f"{site.index} {site.name}" for site in sites[:6])
+            raise RequestError(f"layers: {part!r} matches none of the {len(sites)} sites ({names}{', …' * (len(sites) > 6)}).")
+        chosen |= found
+    if not chosen:
+        raise RequestError("layers names nothing; leave it out to patch every site.")
+    return [site for site in sites if site.index in chosen]
+
+
+def _matching(sites: Sequence[Site], part: int | str | Callable[[Site], bool]) -> set[int]:
+    if isinstance(part, bool) or not (isinstance(part, (int, str)) or callable(part)):
+        raise RequestError(f"layers: an index, a pattern of names or a function of the site is expected, not {part!r}.")
+    if isinstance(part, int):
+        return {part % len(sites)} if -len(sites) <= part < len(sites) else set()
+    if isinstance(part, str):
+        return {
+            site.index for site in sites if fnmatchcase(site.name, part) or fnmatchcase(f"{site.name}.{site.submodule}", part)
+        }
+    return {site.index for site in sites if part(site)}
+
+
 def _sites_at(name: str, module: nn.Module, forced: bool) -> Iterator[Site]:
     cls = base_class(module)
-    for slot, child in module.named_children():
-        if isinstance(child, Operator) and slot != SLOT:
-            yield Site(0, name, "operator", module, slot)
+    for key, child in module.named_children():
+        if isinstance(child, Operator) and key != SUBMODULE:
+            yield Site(0, name, "operator", module, key)
     if isinstance(module, nn.MultiheadAttention) and cls.forward is nn.MultiheadAttention.forward:
         yield Site(0, name, "multihead", module)
         return
@@ -124,13 +158,13 @@ def _sites_at(name: str, module: nn.Module, forced: bool) -> Iterator[Site]:
 
 
 def _wrapped(cls: Any, mentioned: tuple[str, ...], forward: bool) -> tuple[str, ...]:
-    """The methods to run under the detour: those that call the function, and forward when it does so by something else."""
+    """The methods to run under the detour: those that call the function, and forward if the call cannot be placed."""
     plain = [name for name in mentioned if not name.startswith("__") and inspect.isfunction(inspect.getattr_static(cls, name))]
     return tuple(dict.fromkeys([*plain, *(["forward"] if forward or not plain else [])]))
 
 
 def _missed(module: nn.Module) -> str | None:
-    """Why a module that is no site looks as if it should be one."""
+    """Why a module that is no site computes attention all the same; None if it does not seem to."""
     cls = base_class(module)
     if isinstance(module, torch.jit.ScriptModule):
         return "attends in code compiled by torch.jit, which takes no operator" if "softmax" in _graph(module) else None
@@ -155,7 +189,7 @@ def _graph(module: torch.jit.ScriptModule) -> str:
 
 
 def _number(module: nn.Module, names: tuple[str, ...]) -> int | None:
-    """The first of these attributes that is a whole number, on the module or on its config."""
+    """The first of these attributes that is an integer, on the module or on its config."""
     places: list[Any] = [module, module.__dict__.get("config")]
     for place in places:
         for name in names:

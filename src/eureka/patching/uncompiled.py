@@ -1,4 +1,4 @@
-"""A function that torch.compile leaves alone; a file of its own because the compiler takes seconds to import."""
+"""A function that torch.compile does not trace; in a file of its own because importing the compiler takes seconds."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ import torch
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def uncompiled(function: Callable[..., Any], *args: Any) -> Any:
-    """function(*args), neither traced nor compiled, whatever it calls."""
+    """function(*args), neither traced nor compiled."""
     return function(*args)

@@ -1,42 +1,34 @@
-"""What the attention of a model is doing while it trains, for almost nothing."""
+"""Measure the attention of a model while it trains, at almost no cost."""
 
 from __future__ import annotations
 
 import math
-import uuid
-import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from eureka.errors import RequestError, WorkError
-from eureka.patching.attach import attach, detach_all, switch_for
-from eureka.patching.choose import Layers
-from eureka.patching.seat import Seen
-from eureka.patching.sites import Site
-from eureka.patching.steps import followed
-from eureka.probes.measures import measure
+from eureka.patching.attach import AttentionCall, Layers, OptimiserSteps, Site, attached
+from eureka.probes.capture import sites_of
+from eureka.probes.head_statistics import head_statistics
 from eureka.probes.projections import projections
-from eureka.probes.watching import sites_of
 from eureka.runs import ProbeRecord, SiteRecord
 
 
 class AttentionProbe:
-    """Entropy, Σp², row spread and q, k, v gradients of every layer and head, every so many training steps.
+    """Entropy, Σp², row spread and q, k, v gradients of every layer and head, at an interval of training steps.
 
-    It follows the optimiser that trains the model: the first forward pass of a step is measured, and the gradients that its
-    ``optimiser.step()`` leaves. In between the model is left entirely alone. Where no optimiser can be followed, call
-    `step()` after each backward pass.
+    It follows the optimiser that trains the model: it measures the first forward pass of a step, and the gradients that are
+    there after ``optimiser.step()``. Between the steps that it measures, nothing is attached to the model. Where no optimiser
+    can be followed, call `step()` after each backward pass.
 
     every      training steps from one record to the next; the first step is measured
     layers     which sites, as for `eureka.patch`
-    samples    how many samples of a batch are looked at
+    samples    how many samples of a batch are measured; None for all
     on_record  called with each record, for loggers
 
     >>> import torch
@@ -63,23 +55,22 @@ class AttentionProbe:
         self._projections = [projections(site) for site in self.sites]
         self.records: list[ProbeRecord] = []
         self.steps = 0
-        self._token = uuid.uuid4().hex
-        self._seen: dict[int, dict[str, list[float]]] = {}
+        self._measured: dict[int, dict[str, list[float]]] = {}
         self._heads: dict[int, dict[str, int]] = {}
-        self._attached = self._any_mode = False
-        self._leader: weakref.ref[Optimizer] | None = None
-        self._hook: Any = register_optimizer_step_post_hook(self._optimiser_stepped)  # a closure runs inside the step
+        self._attached: ExitStack | None = None
+        self._any_mode = False
+        self._optimiser = OptimiserSteps(model, self._finish_step)
         self._prepare()
 
     def step(self) -> None:
-        """A backward pass is done, and its gradients are still there. From now on optimisers are not followed."""
-        self._release()
+        """Finish a step by hand, while the gradients of its backward pass are there; optimisers are no longer followed."""
+        self._optimiser.close()
         self._finish_step()
 
     @contextmanager
     def look(self) -> Iterator[None]:
-        """Measure the forward passes of this block, whatever the step; with gradients if there was a backward pass."""
-        self._seen.clear()
+        """Measure the forward passes of this block, whatever the step, and the gradients if there was a backward pass."""
+        self._measured.clear()
         self._attach()
         self._any_mode = True
         try:
@@ -91,8 +82,8 @@ class AttentionProbe:
         self._prepare()
 
     def close(self) -> None:
-        """Leave the model alone for good."""
-        self._release()
+        """Detach from the model and from its optimiser."""
+        self._optimiser.close()
         self._detach()
 
     def state_dict(self) -> dict[str, Any]:
@@ -104,65 +95,52 @@ class AttentionProbe:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Watch the coming step if it is to be measured."""
+        """Attach to the model if the coming step is to be measured."""
         if self.steps % self.every == 0:
-            self._seen.clear()
+            self._measured.clear()
             self._attach()
 
-    def _optimiser_stepped(self, optimiser: Optimizer, *_: Any) -> None:
-        if followed(self._leader, optimiser, self.model):
-            self._leader = weakref.ref(optimiser)
-            self._finish_step()
-
     def _finish_step(self) -> None:
-        if self._attached:
+        if self._attached is not None:
             self._record()
             self._detach()
         self.steps += 1
         self._prepare()
 
     def _record(self) -> None:
-        missing = [site.name for site in self.sites if site.index not in self._seen]
+        missing = [site.name for site in self.sites if site.index not in self._measured]
         if len(missing) == len(self.sites):
             raise WorkError(
                 f"the probe saw no attention call in step {self.steps}: the model did not run, or it runs compiled;"
                 " probe the model without torch.compile."
             )
-        sites = [self._site_record(site, number) for number, site in enumerate(self.sites) if site.index in self._seen]
+        sites = [self._site_record(site, number) for number, site in enumerate(self.sites) if site.index in self._measured]
         self.records.append(ProbeRecord(self.steps, sites))
         if self.on_record is not None:
             self.on_record(self.records[-1])
 
     def _site_record(self, site: Site, number: int) -> SiteRecord:
-        values = dict(self._seen[site.index])
+        values = dict(self._measured[site.index])
         parts = {letter: p.gradient(self._heads[site.index][letter]) for letter, p in self._projections[number].items()}
         found = {f"grad_{letter}": gradient for letter, gradient in parts.items() if gradient is not None}
         if len(found) == 3:
             found["grad_ratio"] = gradient_ratio(found["grad_q"], found["grad_k"], found["grad_v"])
         return SiteRecord(site.index, site.name, values | found)
 
-    def _watch(self, index: int, seen: Seen) -> None:
-        """The first call of a site in a step; a pass without gradients is somebody's validation."""
-        if index not in self._seen and (self._any_mode or torch.is_grad_enabled()):
-            self._seen[index] = measure(seen, self.samples)
-            self._heads[index] = {"q": seen.q.shape[1], "k": seen.k.shape[1], "v": seen.v.shape[1]}
+    def _observe(self, site: Site, call: AttentionCall) -> None:
+        """Measure the first call of a site in a step; a pass without gradients is taken for validation."""
+        if site.index not in self._measured and (self._any_mode or torch.is_grad_enabled()):
+            self._measured[site.index] = head_statistics(call, self.samples)
+            self._heads[site.index] = {"q": call.q.shape[1], "k": call.k.shape[1], "v": call.v.shape[1]}
 
     def _attach(self) -> None:
-        if not self._attached:
-            self._attached = True
-            for site in self.sites:
-                attach(site, self._token, observer=partial(self._watch, site.index))
-            switch_for(self.model, self.sites, self._token)
+        if self._attached is None:
+            self._attached = attached(self.model, self.sites, observer=self._observe)
 
     def _detach(self) -> None:
-        if self._attached:
-            self._attached = False
-            detach_all(self.model, self.sites, self._token)
-
-    def _release(self) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
+        if self._attached is not None:
+            self._attached.close()
+            self._attached = None
 
     def __enter__(self) -> AttentionProbe:
         return self

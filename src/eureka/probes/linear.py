@@ -1,13 +1,17 @@
-"""What can be read off a model's layers by a line: which intermediate answers are known, and where.
+"""Linear probes: which intermediate answers a logistic regression can read off each layer and head of a model.
 
-On a plateau the indicators can be read off the first layer although the model does not use them: the paper's evidence that the
+On a plateau it can read the indicators off the first layer although the model does not use them: the paper's evidence that the
 features are there and the attention is not.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -16,19 +20,26 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eureka.errors import RequestError
-from eureka.patching.choose import Layers
-from eureka.patching.seat import Seen
-from eureka.patching.sites import Site
-from eureka.probes.logistic import read_off
-from eureka.probes.watching import as_is, main_output, operator_of, run_model, sites_of, watching
+from eureka.patching.attach import AttentionCall, Layers, Site
+from eureka.probes.capture import capture, eval_mode, operator_of, run_model, sites_of
 from eureka.runs import LinearProbe
 
+Array = np.ndarray[Any, Any]
 Tokens = Literal["all", "mean"] | int
 REPRESENTATIONS = ("q", "k", "v", "z", "block")
 
+PORTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+"""Shares of the training samples after which the probe of the online code is fitted again."""
+HELD_OUT = 0.25
+"""The share of samples that accuracy is measured on."""
+MAX_ROWS = 4000
+"""More rows do not change the first two digits."""
+INVERSE_PENALTY = 0.1
+"""scikit-learn's C; representations have hundreds of features and some thousand samples."""
+
 
 class SamplesTask(Protocol):
-    """A task, as far as a probe needs it."""
+    """The part of a task that a probe needs."""
 
     def sample(self, n: int, generator: Generator, /) -> Any: ...
 
@@ -59,11 +70,10 @@ def linear_probes(
         raise RequestError(f"there is nothing to read off: the data knows {', '.join(known) or 'no intermediate answers'}.")
     found: list[LinearProbe] = []
     for site, head, kind, features in _representations(model, inputs, sites_of(model, layers), representations):
+        place: dict[str, Any] = {"site": site.name, "layer": site.index, "head": head, "representation": kind}
         for answer, labels in chosen.items():
-            x, y = _paired(features, labels, tokens)
-            fit = read_off(x, y)
-            place = {"site": site.name, "layer": site.index, "head": head, "representation": kind, "answer": answer}
-            found.append(LinearProbe(**place, **fit))  # type: ignore[arg-type]
+            fit = fit_probe(*_paired(features, labels, tokens))
+            found.append(LinearProbe(**place, answer=answer, **asdict(fit)))
     return found
 
 
@@ -82,32 +92,31 @@ def _representations(
     model: nn.Module, inputs: Any, sites: list[Site], wanted: tuple[str, ...]
 ) -> Iterator[tuple[Site, int | None, str, Tensor]]:
     """(B, N, features) of every site, head and kind; N is 1 for what has no tokens."""
-    with as_is(model), watching(model, sites) as kept, _block_outputs(model, sites) as blocks:
+    with eval_mode(model), capture(model, sites) as calls, _block_outputs(model, sites) as blocks:
         run_model(model, inputs)
     for site in sites:
-        if not kept[site.index]:
+        if not calls[site.index]:
             continue
-        seen = kept[site.index][0]
         for kind in wanted:
             if kind == "block":
                 if site.index in blocks:
                     yield site, None, kind, blocks[site.index]
                 continue
-            whole = _of_call(seen, kind)
+            whole = _of_call(calls[site.index][0], kind)
             for head in range(whole.shape[1]):
                 yield site, head, kind, whole[:, head]
 
 
-def _of_call(seen: Seen, kind: str) -> Tensor:
-    """(B, H, N, D)"""
+def _of_call(call: AttentionCall, kind: str) -> Tensor:
+    """q, k, v or the mixed values z, (B, H, N, D)."""
     if kind == "z":
-        return operator_of(seen)(seen.q, seen.k, seen.v, seen.mask)  # type: ignore[no-any-return]
-    return {"q": seen.q, "k": seen.k, "v": seen.v}[kind]
+        return operator_of(call)(call.q, call.k, call.v, call.mask)  # type: ignore[no-any-return]
+    return {"q": call.q, "k": call.k, "v": call.v}[kind]
 
 
 @contextmanager
 def _block_outputs(model: nn.Module, sites: list[Site]) -> Iterator[dict[int, Tensor]]:
-    """While inside, what the block around each site gives on is kept: the nearest module above it that is numbered."""
+    """While inside, keep the output of the block of each site: the nearest module above it whose name is a number."""
     named, kept, hooks = dict(model.named_modules()), dict[int, Tensor](), []
     for site in sites:
         parts = site.name.split(".")
@@ -123,13 +132,23 @@ def _block_outputs(model: nn.Module, sites: list[Site]) -> Iterator[dict[int, Te
 
 
 def _keep_block(kept: dict[int, Tensor], index: int, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001 - a hook's
-    tensor = main_output(output)
+    tensor = _main_output(output)
     if tensor.dim() == 3:
         kept.setdefault(index, tensor)
 
 
-def _paired(features: Tensor, labels: Tensor, tokens: Tokens) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Rows of features and their answers; an answer for each token makes each token a row."""
+def _main_output(output: Any) -> Tensor:
+    """The tensor in the output of a model or layer: Hugging Face wraps it in tuples and mappings."""
+    if isinstance(output, Tensor):
+        return output
+    for name in ("logits", "last_hidden_state"):
+        if isinstance(getattr(output, name, None), Tensor):
+            return getattr(output, name)  # type: ignore[no-any-return]
+    return _main_output(next(iter(output.values() if isinstance(output, Mapping) else output)))
+
+
+def _paired(features: Tensor, labels: Tensor, tokens: Tokens) -> tuple[Array, Array]:
+    """Rows of features and their answers; if there is an answer for each token, each token is a row."""
     if labels.dim() == 2 and labels.shape[:2] == features.shape[:2]:
         x, y = features.flatten(0, 1), labels.flatten()
     elif labels.dim() == 1:
@@ -137,5 +156,69 @@ def _paired(features: Tensor, labels: Tensor, tokens: Tokens) -> tuple[np.ndarra
         y = labels
     else:
         raise RequestError(f"answers of shape {tuple(labels.shape)} fit neither samples nor tokens {tuple(features.shape[:2])}.")
-    keep = y >= 0  # what is not asked for is marked by a negative number
+    keep = y >= 0  # a negative number marks a token without an answer
     return x[keep].double().cpu().numpy(), y[keep].cpu().numpy()
+
+
+@dataclass(frozen=True)
+class ProbeFit:
+    """How well one probe does; the fields are those of `LinearProbe`."""
+
+    accuracy: float
+    chance: float
+    bits: float
+    uniform_bits: float
+
+
+def fit_probe(x: Array, y: Array) -> ProbeFit:
+    """Fit a logistic regression of y on the rows of x, which are taken as independent and in random order.
+
+    The code length is that of Voita & Titov (2020): the first portion is sent by a uniform code, each later one by the
+    probabilities of a probe fitted to all before it. bits = (t₁ log₂ K + Σ -log₂ p(y_new | x_new)) / n
+    """
+    x, y = x[:MAX_ROWS], y[:MAX_ROWS]
+    classes = np.unique(y)
+    cut = round(len(y) * (1 - HELD_OUT))
+    if len(classes) < 2 or cut < 16:
+        return ProbeFit(math.nan, math.nan, math.nan, math.nan)
+    codes = np.searchsorted(classes, y)
+    chance = np.bincount(codes).max() / len(codes)
+    guesses = _log_probabilities(x[:cut], codes[:cut], x[cut:], len(classes)).argmax(axis=1)
+    return ProbeFit(
+        accuracy=float((guesses == codes[cut:]).mean()),
+        chance=float(chance),
+        bits=_code_length(x[:cut], codes[:cut], len(classes)),
+        uniform_bits=math.log2(len(classes)),
+    )
+
+
+def _code_length(x: Array, y: Array, classes: int) -> float:
+    ends = [max(1, round(portion * len(y))) for portion in PORTIONS]
+    bits = ends[0] * math.log2(classes)
+    for start, end in itertools.pairwise(ends):
+        logs = _log_probabilities(x[:start], y[:start], x[start:end], classes)
+        bits -= float(logs[np.arange(end - start), y[start:end]].sum()) / math.log(2)
+    return bits / len(y)
+
+
+def _log_probabilities(x: Array, y: Array, new: Array, classes: int) -> Array:
+    """(rows, classes) of the rows of `new`, by a probe fitted to x and y.
+
+    One part in a hundred is uniform, so that a class that y does not contain costs a finite number of bits.
+    """
+    from sklearn.dummy import DummyClassifier
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    present = np.unique(y)
+    probe = make_pipeline(StandardScaler(), LogisticRegression(C=INVERSE_PENALTY, max_iter=200))
+    model = probe if len(present) > 1 else DummyClassifier()  # logistic regression refuses a single class
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a nearly converged probe is good enough
+        model.fit(x, y)
+    p = np.zeros((len(new), classes))
+    p[:, present] = model.predict_proba(new)
+    logs: Array = np.log(0.99 * p + 0.01 / classes)
+    return logs

@@ -1,4 +1,4 @@
-"""The weights that make q, k and v, wherever a model keeps them, and how large their gradients are."""
+"""Find the weights W_Q, W_K and W_V of a site, and how large their gradients are."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from eureka.patching.sites import Site, find_sites
+from eureka.patching.attach import Site, find_sites
 
 APART = {
     "q": ("query", "q_proj", "q_lin", "q", "to_q", "wq", "w_q", "q_linear", "q_attn", "query_proj"),
     "k": ("key", "k_proj", "k_lin", "k", "to_k", "wk", "w_k", "k_linear", "key_proj"),
     "v": ("value", "v_proj", "v_lin", "v", "to_v", "wv", "w_v", "v_linear", "value_proj"),
 }
-"""Names that people give to three projections …"""
+"""Usual names of three separate projections."""
 TOGETHER = ("qkv", "c_attn", "in_proj", "Wqkv", "wqkv", "qkv_proj", "to_qkv", "in_proj_qkv")
-"""… and to one: all of q, then all of k, then all of v."""
+"""Usual names of one projection: all of q, then all of k, then all of v."""
 INTERLEAVED = ("query_key_value",)
-"""q, k and v of the first head, then those of the second, as in GPT-NeoX and BLOOM."""
+"""Names of one projection that holds q, k and v of the first head, then those of the second, as in GPT-NeoX and BLOOM."""
 
 
 class Projection(NamedTuple):
-    """One of the three: a parameter, and which part of it, as rows (outputs, inputs)."""
+    """W_Q, W_K or W_V: a parameter, and a function that takes its part of a tensor of that shape, as (outputs, inputs)."""
 
     parameter: nn.Parameter
     rows: Callable[[Tensor], Tensor]
 
     def gradient(self, heads: int | None) -> list[float] | None:
-        """Mean |grad| of each head; of all together when the heads are not known; None without a gradient."""
+        """Mean |grad| of each head, or of all together if the heads are not known; None without a gradient."""
         if self.parameter.grad is None:
             return None
         size = self.rows(self.parameter.grad.detach()).abs().float()
@@ -38,12 +38,12 @@ class Projection(NamedTuple):
 
 
 def find_projections(model: nn.Module) -> list[dict[str, Projection]]:
-    """Those of every place where a model attends."""
+    """The projections of every site of a model."""
     return [projections(site) for site in find_sites(model).sites]
 
 
 def projections(site: Site) -> dict[str, Projection]:
-    """By "q", "k" and "v"; those that cannot be found are left out."""
+    """The projections of a site by "q", "k" and "v"; those that cannot be found are left out."""
     module = site.module
     if isinstance(module, nn.MultiheadAttention):
         return _of_multihead(module)
@@ -75,7 +75,7 @@ def _first(module: nn.Module, names: tuple[str, ...]) -> nn.Module | None:
 
 
 def _as_rows(layer: nn.Module) -> Callable[[Tensor], Tensor]:
-    """(outputs, inputs): the Conv1D of GPT-2 keeps its weight the other way round."""
+    """A function that turns a weight to (outputs, inputs): the Conv1D of GPT-2 keeps it the other way round."""
     return (lambda g: g.t()) if type(layer).__name__ == "Conv1D" else (lambda g: g)
 
 
@@ -94,7 +94,7 @@ def _part(index: int, parts: int) -> Callable[[Tensor], Tensor]:
 
 
 def _stacked(layer: nn.Module, site: Site, letters: str) -> dict[str, Projection]:
-    """Blocks one after another; with fewer key heads than query heads the first block is the larger one."""
+    """Blocks one after another; if there are fewer key heads than query heads, the first block is larger."""
     turn, weight = _as_rows(layer), _weight(layer)
     outputs, parts = turn(weight).shape[0], len(letters)
     queries = site.heads * site.head_dim if letters == "qkv" and site.heads and site.head_dim else outputs // parts

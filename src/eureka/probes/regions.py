@@ -1,4 +1,4 @@
-"""How much attention, and how much gradient, reaches some of the tokens."""
+"""The share of attention, and the gradient, that reaches some of the tokens."""
 
 from __future__ import annotations
 
@@ -12,23 +12,21 @@ import torch
 from torch import Tensor, nn
 
 from eureka.errors import RequestError
-from eureka.patching.choose import Layers
-from eureka.patching.seat import Seen
-from eureka.patching.sites import Site
-from eureka.probes.watching import as_is, operator_of, run_model, sites_of, watching
+from eureka.patching.attach import AttentionCall, Layers, Site
+from eureka.probes.capture import capture, eval_mode, operator_of, run_model, sites_of
 
 Region = Sequence[int] | Tensor
-"""Keys, by index; or cells, a boolean (Q, K) or (B, Q, K): which key each query should look at."""
+"""Keys, by index; or cells, a boolean (Q, K) or (B, Q, K): the keys that each query should look at."""
 
 
 @dataclass
 class RegionRecord:
-    """One site."""
+    """The attention and the gradient that reach each region at one site."""
 
     index: int
     name: str
     attention: dict[str, list[float]] = field(default_factory=dict)
-    """By region: the share of each head's attention that reaches it, a mean over samples and queries."""
+    """By region: the share of attention of each head, a mean over samples and queries."""
     gradient: dict[str, float] = field(default_factory=dict)
     """By region of keys: mean |gradient of the loss| in the tokens that enter the site."""
 
@@ -49,8 +47,8 @@ def attention_to(
 
     regions   by name: indices of keys, or cells
     inputs    one batch, as the model takes it (a mapping is passed by keyword)
-    queries   whose attention counts; all of them unless given: [0] is a class token
-    loss      from the output of the model to a number; its gradient is taken
+    queries   the queries whose attention counts, all by default; [0] is a class token
+    loss      a function from the output of the model to a number, whose gradient is taken
 
     >>> layer = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
     >>> found = attention_to(layer, {"first": [0], "rest": [1, 2, 3]}, torch.randn(5, 4, 8))[0].attention
@@ -62,39 +60,39 @@ def attention_to(
     sites = sites_of(model, layers)
     wanted = loss is not None
     with (
-        as_is(model),
-        watching(model, sites) as kept,
+        eval_mode(model),
+        capture(model, sites) as captured,
         torch.set_grad_enabled(wanted),
         _entering(sites if wanted else []) as entering,
     ):
         output = run_model(model, inputs)
-    calls = {index: found[0] for index, found in kept.items() if found}
+    calls = {index: found[0] for index, found in captured.items() if found}
     records = [
         RegionRecord(site.index, site.name, _shares(calls[site.index], regions, queries)) for site in sites if site.index in calls
     ]
     if loss is not None:
-        _add_gradients(records, loss(output), entering, regions, {index: seen.k.shape[2] for index, seen in calls.items()})
+        _add_gradients(records, loss(output), entering, regions, {index: call.k.shape[2] for index, call in calls.items()})
     return records
 
 
 @torch.no_grad()
-def _shares(seen: Seen, regions: Mapping[str, Region], queries: Sequence[int] | None) -> dict[str, list[float]]:
+def _shares(call: AttentionCall, regions: Mapping[str, Region], queries: Sequence[int] | None) -> dict[str, list[float]]:
     rows = slice(None) if queries is None else list(queries)
-    keys = seen.k.shape[2]
+    keys = call.k.shape[2]
     by_key = {name: _indices(name, region, keys) for name, region in regions.items() if not _is_cells(region)}
-    found = {name: _to_keys(seen, indices, rows) for name, indices in by_key.items()}
+    found = {name: _to_keys(call, indices, rows) for name, indices in by_key.items()}
     cells = {name: region for name, region in regions.items() if _is_cells(region)}
     if cells:
-        weights = operator_of(seen).weights(seen.q, seen.k, seen.mask).abs()[:, :, rows]
+        weights = operator_of(call).weights(call.q, call.k, call.mask).abs()[:, :, rows]
         found |= {name: _to_cells(weights, region, rows) for name, region in cells.items() if isinstance(region, Tensor)}
     return {name: found[name] for name in regions}
 
 
-def _to_keys(seen: Seen, indices: list[int], rows: Any) -> list[float]:
-    """Attention with a value of 1 at the keys of the region: no Q×K matrix is made."""
-    v = torch.zeros(*seen.k.shape[:3], 1, dtype=seen.q.dtype, device=seen.q.device)
+def _to_keys(call: AttentionCall, indices: list[int], rows: Any) -> list[float]:
+    """Attend with a value of 1 at the keys of the region, so that no Q×K matrix is made."""
+    v = torch.zeros(*call.k.shape[:3], 1, dtype=call.q.dtype, device=call.q.device)
     v[:, :, indices] = 1.0
-    share: Tensor = operator_of(seen)(seen.q, seen.k, v, seen.mask)
+    share: Tensor = operator_of(call)(call.q, call.k, v, call.mask)
     means: list[float] = share[:, :, rows].mean(dim=(0, 2, 3)).tolist()
     return means
 
@@ -125,12 +123,12 @@ class Entering(NamedTuple):
 
     tokens: Tensor
     turned: bool
-    """(N, B, E) and not (B, N, E)"""
+    """Whether they are (N, B, E) and not (B, N, E)."""
 
 
 @contextmanager
 def _entering(sites: list[Site]) -> Iterator[dict[int, Entering]]:
-    """While inside, the first tokens that enter each site are kept, by the index of the site."""
+    """While inside, keep the first tokens that enter each site, by the index of the site."""
     kept: dict[int, Entering] = {}
     hooks = [site.module.register_forward_pre_hook(partial(_enter, kept, site.index), with_kwargs=True) for site in sites]
     try:
@@ -144,7 +142,7 @@ def _enter(kept: dict[int, Entering], index: int, module: nn.Module, args: tuple
     tokens = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.dim() == 3), None)
     if tokens is None or index in kept or not tokens.is_floating_point():
         return None
-    new = tokens if tokens.requires_grad else tokens.detach().requires_grad_()  # what comes from the data has no gradient yet
+    new = tokens if tokens.requires_grad else tokens.detach().requires_grad_()  # data has no gradient yet
     kept[index] = Entering(new, isinstance(module, nn.MultiheadAttention) and not module.batch_first)
     return tuple(new if x is tokens else x for x in args), {key: new if x is tokens else x for key, x in kwargs.items()}
 
@@ -152,7 +150,7 @@ def _enter(kept: dict[int, Entering], index: int, module: nn.Module, args: tuple
 def _add_gradients(
     records: list[RegionRecord], loss: Tensor, entering: dict[int, Entering], regions: Mapping[str, Region], keys: dict[int, int]
 ) -> None:
-    """Only where the tokens that enter are those that are looked at: cross attention is left out."""
+    """Add the gradients of the tokens that enter a site, unless it attends to other tokens (cross attention)."""
     known = [record for record in records if record.index in entering]
     gradients = torch.autograd.grad(loss, [entering[record.index].tokens for record in known], allow_unused=True)
     for record, gradient in zip(known, gradients, strict=True):

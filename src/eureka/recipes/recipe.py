@@ -28,8 +28,7 @@ class Recipe:
 
     @cached_property
     def task(self) -> str:
-        name: str = self.make().task["name"]
-        return name
+        return self.make().task.name
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class Study:
         run = RunFolder(self.folder / run_name(config))
         run.create()
         if run.config() is None:
-            run.write_config(StoredConfig(config.model_dump(mode="json")))
+            run.write_config(StoredConfig(config.to_json()))
         if self.recipe is not None and run.origin() is None:
             run.write_origin(origin(self.recipe, config))
         return run
@@ -87,9 +87,9 @@ def origin(recipe: str, config: RunConfig) -> Origin:
 
     A new name brings its own defaults, so only what differs from those is told besides.
     """
-    base, wanted = find_recipe(recipe), StoredConfig(config.model_dump(mode="json")).flat
+    base, wanted = find_recipe(recipe), StoredConfig(config.to_json()).flat
     names = {key: value for key, value in wanted.items() if key.endswith(".name") and base.flat()[key] != value}
-    start = StoredConfig(base.but(names).model_dump(mode="json")).flat
+    start = StoredConfig(base.but(names).to_json()).flat
     return Origin(recipe, names | {key: value for key, value in wanted.items() if start[key] != value})
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eureka.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from eureka.tasks.task import Task
 
 PAPER = "Hoffmann et al. 2024"
 RULE = f"the rule of {PAPER}"
 REAL = f"{PAPER}; pictures of MNIST and Fashion-MNIST"
 
-TASKS = Registry(
+TASKS: Registry[Task] = Registry(
     "task",
     [
         Entry(

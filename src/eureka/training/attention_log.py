@@ -11,8 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from eureka.probes.attention import AttentionProbe
-from eureka.probes.maps import attention_maps
-from eureka.probes.watching import attends
+from eureka.probes.capture import attends, attention_maps
 from eureka.runs import ProbeRecord, RecordLog, RunFolder, SiteRecord
 from eureka.training.config import TrainingConfig
 

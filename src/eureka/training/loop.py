@@ -60,9 +60,9 @@ class Loop:
         with StopRequest() as stop, self._tensorboard(), self.attention.watching(self.step):
             started = time.perf_counter()
             while (status := self._ended()) is None:
-                finite = self._train_step()
+                finite = self.train_step()
                 if finite and self._is_time_for(self.config.log_every):
-                    self._log()
+                    self.log()
                 wish = self.replicas.agree(DIVERGED if not finite else stop.signum or 0)
                 if wish == DIVERGED:
                     return "diverged"
@@ -76,7 +76,8 @@ class Loop:
             self.attention.draw(self.step)
             return status
 
-    def _train_step(self) -> bool:
+    def train_step(self) -> bool:
+        """One step; whether its loss is finite."""
         set_learning_rate(self.optimiser, self.rate(self.step))
         self._advance()
         self.attention.step_begins(self.step)
@@ -98,7 +99,8 @@ class Loop:
         for operator in self.operators:
             operator.advance(self.step)
 
-    def _log(self) -> None:
+    def log(self) -> None:
+        """Validate and write a line of metrics."""
         train_loss, train_accuracy = map(self.replicas.mean, self.progress.means())
         loss, accuracy = self.validate()
         line = Metrics(self.step, train_loss.item(), train_accuracy.item(), loss, accuracy, self.rate(self.step - 1))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eureka.bench.regimes import HEADER, nearest_recipe, seen, table
+from benchmarks.regimes import HEADER, nearest_recipe, seen, table
 from eureka.config import RunConfig
 from eureka.experiment import run
 from eureka.recipes import recipe
@@ -17,7 +17,7 @@ from eureka.runs import RunFolder
 def test_a_run_is_listed_under_its_recipe_with_what_was_changed(tmp_path: Path, tiny: RunConfig) -> None:
     run(tiny, tmp_path / "one")
     (tmp_path / "unfinished").mkdir()
-    RunFolder(tmp_path / "unfinished").write("config.json", tiny.model_dump(mode="json"))
+    RunFolder(tmp_path / "unfinished").write("config.json", tiny.to_json())
     lines = table([tmp_path]).splitlines()
     assert len(lines) == 3
     cells = dict(zip(HEADER, (cell.strip() for cell in lines[2].strip("|").split("|")), strict=True))
@@ -31,11 +31,11 @@ def test_a_run_is_listed_under_its_recipe_with_what_was_changed(tmp_path: Path, 
 
 def test_the_nearest_recipe_is_the_one_that_differs_least() -> None:
     config = recipe("small/chain_digits").but({"training.lr": 7e-4, "attention.name": "norm_softmax_var", "training.seed": 3})
-    assert nearest_recipe(config.model_dump(mode="json")) == ("small/chain_digits", {"training.lr": 7e-4})
+    assert nearest_recipe(config.to_json()) == ("small/chain_digits", {"training.lr": 7e-4})
 
 
 def test_a_run_older_than_a_setting_had_its_default() -> None:
-    config = recipe("small/chain_tiles").but({"model.position_init_scale": 1.0}).model_dump(mode="json")
+    config = recipe("small/chain_tiles").but({"model.position_init_scale": 1.0}).to_json()
     expected = nearest_recipe(config)
     del config["model"]["position_init_scale"]
     assert nearest_recipe(config) == expected == ("small/chain_tiles", {"model.position_init_scale": 1.0})

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Generator
 
-from eureka.bench import tasks as bench
-from eureka.bench.assembly import PerSample
+from benchmarks import tasks as bench
+from benchmarks.tasks import PerSample, sampling_speed
 from eureka.config import RunConfig
 from eureka.data.catalogue import CATALOGUE
 from eureka.data.store import located
@@ -23,11 +23,11 @@ def test_every_task_is_measured() -> None:
 
 
 def test_a_row_tells_speed_and_share_of_a_step(tiny: RunConfig) -> None:
-    row = bench.measure(tiny)
-    assert row["task"] == "tiles"
-    assert row["samples_per_s"] > 1_000
-    assert 0 < row["share_of_step"] < 1
-    assert row["vs_per_sample"] is None
+    speed = sampling_speed(tiny)
+    assert speed.task == "tiles"
+    assert speed.samples_per_s > 1_000
+    assert 0 < speed.share_of_step < 1
+    assert speed.vs_per_sample is None
 
 
 def test_data_that_is_not_here_is_a_reason_not_a_failure(
@@ -35,10 +35,10 @@ def test_data_that_is_not_here_is_a_reason_not_a_failure(
 ) -> None:
     monkeypatch.setenv("EUREKA_CACHE", str(tmp_path_factory.mktemp("empty")))
     monkeypatch.delenv("EUREKA_DATA", raising=False)
-    rows, skipped = bench.run(["small/main"])
-    assert rows == []
-    assert skipped[0]["task"] == "main"
-    assert "eureka data fetch" in skipped[0]["reason"]
+    speeds, skipped = bench.run(["small/main"])
+    assert speeds == []
+    assert skipped[0].task == "main"
+    assert "eureka data fetch" in skipped[0].reason
 
 
 @needs_pictures

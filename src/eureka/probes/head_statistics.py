@@ -1,4 +1,4 @@
-"""What one attention call looks like, head by head, from q and k: no Q×K matrix for anything in the softmax family."""
+"""Statistics of one attention call, head by head, from q and k: no Q×K matrix for anything in the softmax family."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from eureka.attention.fused import repeat_heads
 from eureka.attention.mask import Bias, Dense, KeyPadding, Mask, visible_counts
 from eureka.attention.operator import SoftmaxFamily
 from eureka.attention.statistics import attention_entropy, participation, row_spread
-from eureka.patching.seat import Seen
+from eureka.patching.attach import AttentionCall
 
 NEAR_UNIFORM = 0.98
-"""A row is near uniform when its entropy is at least this share of log n."""
+"""A row is near uniform if its entropy is at least this share of log n."""
 NEAR_ONE_HOT = 0.9
-"""A row is near one-hot when Σp² is at least this, so that its largest weight is too."""
+"""A row is near one-hot if Σp² is at least this; its largest weight then is, too."""
 
 
 @torch.no_grad()
-def measure(seen: Seen, samples: int | None = None) -> dict[str, list[float]]:
-    """Means over the rows of each head.
+def head_statistics(call: AttentionCall, samples: int | None = None) -> dict[str, list[float]]:
+    """Means over the rows of each head, over the first `samples` of the batch.
 
     entropy       of the weights, as a share of log n, n the visible keys of the row; rows that see two keys or more
     participation Σp²
-    spread        standard deviation of the row's logits q·k, what NormSoftmax compares with √d
+    spread        standard deviation of the row's logits q·k, which NormSoftmax compares with √d
     near_uniform  share of rows with entropy ≥ 0.98 log n
     near_one_hot  share of rows with Σp² ≥ 0.9
 
     Weights that are no distribution (linear, sigmoid) are taken as |w| / Σ|w|.
     """
-    q, k, mask = first_samples(seen, samples)
-    entropy, squares = _of_softmax(seen, q, k, mask) if _in_family(seen) else _of_weights(seen, q, k, mask)
+    q, k, mask = _first_samples(call, samples)
+    entropy, squares = _of_softmax(call, q, k, mask) if _in_family(call) else _of_weights(call, q, k, mask)
     n = torch.as_tensor(visible_counts(mask, q.shape[2], k.shape[2], q.device)).to(entropy.dtype)
     n = (n.squeeze(-1) if n.dim() else n).expand_as(entropy)
     several, any_ = n >= 2, n >= 1
@@ -44,9 +44,9 @@ def measure(seen: Seen, samples: int | None = None) -> dict[str, list[float]]:
     }
 
 
-def first_samples(seen: Seen, samples: int | None) -> tuple[Tensor, Tensor, Mask]:
-    """q, k and the mask of the first so many samples of the batch."""
-    q, k, mask = seen.q.detach(), seen.k.detach(), seen.mask
+def _first_samples(call: AttentionCall, samples: int | None) -> tuple[Tensor, Tensor, Mask]:
+    """q, k and the mask of the first samples of the batch."""
+    q, k, mask = call.q.detach(), call.k.detach(), call.mask
     if samples is None or len(q) <= samples:
         return q, k, mask
     if isinstance(mask, (KeyPadding, Dense)) and _batched(mask.visible, len(q)):
@@ -60,28 +60,29 @@ def _batched(mask: Tensor, batch: int) -> bool:
     return mask.dim() in (2, 4) and mask.shape[0] == batch and not (mask.dim() == 2 and mask.dtype != torch.bool)
 
 
-def _in_family(seen: Seen) -> bool:
-    return seen.operator is None or isinstance(seen.operator, SoftmaxFamily)
+def _in_family(call: AttentionCall) -> bool:
+    return call.operator is None or isinstance(call.operator, SoftmaxFamily)
 
 
-def _of_softmax(seen: Seen, q: Tensor, k: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+def _of_softmax(call: AttentionCall, q: Tensor, k: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
     """Entropy and Σp² of softmax(β·q·k), (B, H, Q) each."""
     beta: float | Tensor = float(q.shape[-1] ** -0.5)
-    if isinstance(seen.operator, SoftmaxFamily):
-        q, k = seen.operator.prepare(q, k)
-        beta = seen.operator.beta(q, k, mask)
+    if isinstance(call.operator, SoftmaxFamily):
+        q, k = call.operator.prepare(q, k)
+        beta = call.operator.beta(q, k, mask)
     return attention_entropy(q, k, beta, mask), participation(q, k, beta, mask)
 
 
-def _of_weights(seen: Seen, q: Tensor, k: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
-    assert seen.operator is not None
-    w = seen.operator.weights(q, repeat_heads(k, q.shape[1]), mask).abs()
+def _of_weights(call: AttentionCall, q: Tensor, k: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+    """Entropy and Σp² of explicit weights, (B, H, Q) each."""
+    assert call.operator is not None
+    w = call.operator.weights(q, repeat_heads(k, q.shape[1]), mask).abs()
     p = w / w.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)
     return -torch.xlogy(p, p).sum(dim=-1), p.square().sum(dim=-1)
 
 
 def _head_means(values: Tensor, counted: Tensor) -> list[float]:
-    """(B, H, Q) → one number a head, over the rows that count; NaN when none does."""
+    """(B, H, Q) → the mean of each head over the rows that count; NaN if none does."""
     total = torch.where(counted, values, 0.0).sum(dim=(0, 2))
     means: list[float] = (total / counted.sum(dim=(0, 2))).tolist()
     return means

@@ -1,4 +1,4 @@
-"""What was tried and what happened, as a table in Markdown, from run folders: ``python -m eureka.bench.regimes DIR…``"""
+"""What was tried and what happened, as a table in Markdown, from run folders: ``python -m benchmarks.regimes DIR…``"""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from eureka.study.statistics import flatten
+
 from eureka.config import run_config
 from eureka.curves.detector import detect
 from eureka.errors import RequestError
 from eureka.recipes import RECIPES
 from eureka.runs import Record, RunFolder, find_runs
-from eureka.study.statistics import flatten
 
 HEADER = ("recipe", "fix", "changed", "seed", "theory", "plateau", "steepest", "leap at step", "steps", "accuracy", "seconds")
 NOT_A_CHANGE = {"training.seed", "attention.name"}  # they have columns of their own
@@ -24,13 +25,13 @@ def nearest_recipe(config: Record) -> tuple[str, dict[str, Any]]:
 
     A run that is older than a setting had what is now its default.
     """
-    given = flatten(run_config(**config).model_dump(mode="json"))
+    given = flatten(run_config(**config).to_json())
     same_task = [recipe for recipe in RECIPES.values() if recipe.task == config["task"]["name"]]
     if not same_task:
         raise RequestError(f"no recipe has the task {config['task']['name']!r}.")
     changed = {}
     for recipe in same_task:
-        standard = flatten(recipe.make().model_dump(mode="json"))
+        standard = flatten(recipe.make().to_json())
         changed[recipe.name] = {key: value for key, value in given.items() if standard.get(key, value) != value}
     name = min(changed, key=lambda name: ("model.name" in changed[name], len(changed[name])))
     return name, {key: value for key, value in changed[name].items() if key not in NOT_A_CHANGE}

@@ -1,4 +1,4 @@
-"""Reading what a module's code calls, from its bytecode, without running it."""
+"""Read from the bytecode of a class which functions its methods call, without running it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from functools import cache
 from typing import Any, NamedTuple
 
 LIBRARIES = ("torch", "transformers", "numpy")
-"""Packages whose functions are not followed: what matters in them is known by name."""
+"""Packages whose functions are not followed: those that matter here are recognised by name."""
 
 
 class Reading(NamedTuple):
-    """What the methods of a class mention."""
+    """The names that the methods of a class use."""
 
     methods: dict[str, frozenset[str]]
     """By method: every name that it or the functions it calls use."""
     functions: tuple[types.FunctionType, ...]
+    """The methods and all functions that they reach."""
 
     def mentioning(self, *names: str) -> tuple[str, ...]:
         """The methods that use one of these names."""
@@ -49,7 +50,7 @@ def _method_names(cls: type) -> list[str]:
 
 
 def _own_bases(cls: type) -> list[type]:
-    """The classes that somebody wrote for this model, without the frameworks' own base classes."""
+    """The classes of this model's own code, without the base classes of the frameworks."""
     return [b for b in cls.__mro__ if b is not object and not b.__module__.startswith(("torch.", "transformers.modeling_utils"))]
 
 
@@ -74,6 +75,7 @@ def _function(value: Any) -> types.FunctionType | None:
 
 
 def _follow(function: types.FunctionType, seen: set[types.FunctionType]) -> None:
+    """Add to `seen` a function and those that it calls, through global names and closures."""
     if function in seen:
         return
     seen.add(function)
@@ -103,6 +105,6 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _aliases(function: types.FunctionType) -> set[str]:
-    """The real names of functions that were imported under another one."""
+    """The real names of functions that were imported under another name."""
     values = (function.__globals__.get(name) for name in _names(function.__code__))
     return {value.__name__ for value in values if isinstance(value, (types.BuiltinFunctionType, types.FunctionType))}

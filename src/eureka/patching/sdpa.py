@@ -1,7 +1,7 @@
 """Modules that call F.scaled_dot_product_attention themselves: nanoGPT, timm, home-made ones.
 
-While such a module is running, and only then, the function is replaced by `detour`, which asks what is running on its own thread:
-inside a patched module it calls the operator, everywhere else the function itself.
+While such a module runs, the function is replaced by `detour`. It looks up which patched module is running on its own thread:
+inside one it calls the operator, everywhere else the original function.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,12 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from eureka.attention.operator import Operator
-from eureka.errors import RequestError
-from eureka.patching.code import global_names
-from eureka.patching.frames import current, inside_operator, running
+from eureka.errors import RequestError, WorkError
+from eureka.patching.bytecode import global_names
 from eureka.patching.masks import mask_of, rescaled
-from eureka.patching.seat import SEATS, SLOT, observe
-from eureka.patching.swapped import base_class
+from eureka.patching.slot import SUBMODULE, base_class, find_slot, observe
 
 FUNCTION = "scaled_dot_product_attention"
 ORIGINAL = F.scaled_dot_product_attention
@@ -35,12 +34,69 @@ _users: dict[tuple[int, str], int] = {}
 _before: dict[tuple[int, str], Any] = {}
 
 
+@dataclass
+class Frame:
+    """One running forward of a patched module."""
+
+    module: nn.Module
+    takes_calls: bool
+    """Whether calls of F.scaled_dot_product_attention inside it are its attention."""
+    reached: bool = False
+    """Whether it has called its operator."""
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.frames: list[Frame | None] = []
+
+
+_local = _Local()
+
+
+def current() -> Frame | None:
+    """The innermost patched module that is running on this thread; None inside an operator."""
+    return _local.frames[-1] if _local.frames else None
+
+
+@contextmanager
+def running(module: nn.Module, *, takes_calls: bool) -> Iterator[None]:
+    """Mark a patched module as running; it is an error if it ends without a call of its operator: the patch had no effect."""
+    frame = Frame(module, takes_calls)
+    _local.frames.append(frame)
+    try:
+        yield
+    finally:
+        _local.frames.pop()
+    if not frame.reached:
+        raise WorkError(
+            f"{type(module).__name__} was patched, but this call of it made no attention call that could be swapped: it computes"
+            " attention in a way of its own here. Leave it out with layers=…, or make it call F.scaled_dot_product_attention."
+        )
+
+
+@contextmanager
+def inside_operator() -> Iterator[None]:
+    """Operators call F.scaled_dot_product_attention themselves; those calls belong to no site."""
+    _local.frames.append(None)
+    try:
+        yield
+    finally:
+        _local.frames.pop()
+
+
+def mark_reached(module: nn.Module) -> None:
+    """Note that the operator of this module is being called."""
+    frame = current()
+    if frame is not None and frame.module is module:
+        frame.reached = True
+
+
 class CallSite(nn.Module):
-    """A module whose calls of the function go to the operator of its seat."""
+    """A module whose calls of the function go to the operator of its slot."""
 
     @staticmethod
     def wrap(name: str) -> Callable[..., Any]:
-        """A method of that name which runs the method of the base class under the detour."""
+        """A method that runs the method of the base class under the detour."""
 
         def method(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():  # dynamo would trace past the detour: such a module runs uncompiled
@@ -71,12 +127,13 @@ def places(base: Any) -> tuple[Place, ...]:
 
 
 def is_function(value: Any) -> bool:
-    """The function itself, or the detour that another thread has put in its place."""
+    """Whether this is the function, or the detour that another thread has put in its place."""
     return value is ORIGINAL or value is detour
 
 
 @contextmanager
 def _detoured(where: Sequence[Place]) -> Iterator[None]:
+    """Replace the function in these places; they are restored when the last thread has left."""
     with _lock:
         for space, name in where:
             key = (id(space), name)
@@ -105,7 +162,7 @@ def detour(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """F.scaled_dot_product_attention as long as somebody patched is running somewhere."""
+    """Stands in for F.scaled_dot_product_attention while a patched module runs on any thread."""
     frame = current()
     before = _before.get((id(vars(F)), FUNCTION), ORIGINAL)
     own: Callable[..., Tensor] = before if before is not detour else ORIGINAL
@@ -114,27 +171,27 @@ def detour(
         return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
     frame.reached = True
     with inside_operator():
-        operator: Operator | None = getattr(frame.module, SLOT, None)
-        if operator is None and not _watched(frame.module):
+        operator: Operator | None = getattr(frame.module, SUBMODULE, None)
+        if operator is None and not _observed(frame.module):
             return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
         if attn_mask is not None and is_causal:
             raise RequestError("attn_mask and is_causal=True exclude each other.")
         q, k, v = (_four(x) for x in (query, key, value))
         mask = None if attn_mask is None else _four(_aligned(attn_mask, query))
         q, kind = rescaled(q, scale), mask_of(mask, is_causal)
-        observe(frame.module, SLOT, q, k, v, kind, operator)
+        observe(frame.module, SUBMODULE, q, k, v, kind, operator)
         if operator is None:
             return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
         return operator(q, k, v, kind, dropout_p).reshape(*query.shape[:-1], value.shape[-1])  # type: ignore[no-any-return]
 
 
-def _watched(module: nn.Module) -> bool:
-    seat = module.__dict__.get(SEATS, {}).get(SLOT)
-    return seat is not None and bool(seat.observers)
+def _observed(module: nn.Module) -> bool:
+    slot = find_slot(module, SUBMODULE)
+    return slot is not None and bool(slot.observers)
 
 
 def _four(x: Tensor) -> Tensor:
-    """(B, H, N, D) from (N, D), (B, N, D), (B, H, N, D) or more batch dimensions in front, which become one."""
+    """(B, H, N, D) from (N, D), (B, N, D), (B, H, N, D), or from more batch dimensions in front, which become one."""
     if x.dim() < 2:
         raise RequestError(f"a patched {FUNCTION} takes two dimensions or more, not {x.dim()}.")
     if x.dim() < 4:
@@ -143,7 +200,7 @@ def _four(x: Tensor) -> Tensor:
 
 
 def _aligned(mask: Tensor, query: Tensor) -> Tensor:
-    """A mask with the batch dimensions of q: missing ones are added in front, as broadcasting does it."""
+    """A mask with the batch dimensions of q: missing ones are added in front, as in broadcasting."""
     mask = mask[(None,) * (query.dim() - mask.dim())]
     if query.dim() <= 4 or all(size == 1 for size in mask.shape[:-3]):
         return mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from eureka.bench.timing import interleaved
 from eureka.errors import MissingExtraError
 from eureka.patching.patch import patch
 from eureka.probes.attention import AttentionProbe
-from eureka.runs import Record
 
 FIXES = ("softmax", "norm_softmax", "norm_softmax_var")
 MODELS = ("roberta", "gpt2")
@@ -24,30 +23,18 @@ EVERY = 50
 
 
 @dataclass(frozen=True)
-class Row:
-    """One model: the time of a step patched with `fix`, or with a probe every 50 steps, by that of the model's own sdpa step."""
+class StepCost:
+    """The time of a model's step with a patch or a probe, as a multiple of its own step with SDPA."""
 
     model: str
     padded: bool
     what: str
+    """the fix, or the probe"""
     vs_unpatched: float
 
 
-def run(
-    models: tuple[str, ...] = MODELS, *, rounds: int = 6, progress: Callable[[str], None] = lambda line: None
-) -> list[Record]:
-    """All rows, as documents."""
-    torch.set_num_threads(1)
-    rows: list[Row] = []
-    for name in models:
-        for padded in (False, True):
-            progress(f"{name}{', padded' if padded else ''}")
-            rows += measure(name, padded, rounds)
-    return [asdict(row) for row in rows]
-
-
-def measure(name: str, padded: bool, rounds: int) -> list[Row]:
-    """Copies of one model, each with its patch, in turns."""
+def step_costs(name: str, padded: bool, rounds: int) -> list[StepCost]:
+    """Every fix and the probe, each in a copy of one model; the copies are timed in turns."""
     model, batch = _model(name), _batch(padded)
     jobs: dict[str, Callable[[], object]] = {"plain": partial(_step, copy.deepcopy(model), batch)}
     for fix in FIXES:
@@ -56,9 +43,9 @@ def measure(name: str, padded: bool, rounds: int) -> list[Row]:
         jobs[fix] = partial(_step, changed, batch)
     jobs["probe"] = partial(_probed_step, copy.deepcopy(model), batch)
     times = interleaved(jobs, rounds, budget=60.0)
-    rows = [Row(name, padded, fix, times[fix] / times["plain"]) for fix in FIXES]
+    costs = [StepCost(name, padded, fix, times[fix] / times["plain"]) for fix in FIXES]
     share = (times["probe"] / times["plain"] - 1) / EVERY
-    return [*rows, Row(name, padded, f"probe every {EVERY} steps", 1 + share)]
+    return [*costs, StepCost(name, padded, f"probe every {EVERY} steps", 1 + share)]
 
 
 def _step(model: Any, batch: dict[str, torch.Tensor]) -> None:

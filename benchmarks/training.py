@@ -2,27 +2,35 @@
 
 Both loops do the same steps of the same model in turns and validate as often; ours also logs and looks at
 attention, at its default rates.
+
+``python -m benchmarks.training [--recipes A,B,…] [--json]``
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 from torch import nn
 
+from benchmarks.command import start
 from eureka.bench.timing import Job, interleaved
+from eureka.cli.bench import say
+from eureka.cli.options import JsonOption, listed, print_json
+from eureka.cli.table import print_table
 from eureka.config import RunConfig
 from eureka.errors import RequestError
 from eureka.experiment import build
 from eureka.recipes import RECIPES, recipe
-from eureka.runs import Record, RunFolder
+from eureka.runs import RunFolder
 from eureka.study import LocalPool, Study
 from eureka.tasks import Task
 from eureka.training.loop import Loop
@@ -35,8 +43,8 @@ LARGEST = 2e10
 
 
 @dataclass(frozen=True)
-class Row:
-    """One recipe on one thread."""
+class LoopCost:
+    """What a step of our loop costs with one recipe on one thread."""
 
     recipe: str
     batch_size: int
@@ -45,22 +53,35 @@ class Row:
     samples_per_s: float
 
 
-def run(recipes: Sequence[str] = CHOSEN, *, rounds: int = 4, progress: Callable[[str], None] = lambda line: None) -> Record:
-    """All rows, and how well the pool uses the cores."""
+@dataclass(frozen=True)
+class TrainingCosts:
+    """Everything that this benchmark prints."""
+
+    rows: list[LoopCost]
+    skipped: dict[str, str]
+    """recipes whose data is not on this machine, with the reason"""
+    matmul_gflops: float
+    pool_efficiency: float
+
+
+def run(
+    recipes: Sequence[str] = CHOSEN, *, rounds: int = 4, progress: Callable[[str], None] = lambda line: None
+) -> TrainingCosts:
+    """The cost of every recipe's step, and how well the pool uses the cores."""
     torch.set_num_threads(1)
     rate = matmul_rate()
-    rows, skipped = [], {}
+    costs, skipped = [], {}
     for name in recipes:
         progress(name)
         try:
-            rows.append(asdict(measure(name, recipe(name), rate, rounds)))
+            costs.append(loop_cost(name, recipe(name), rate, rounds))
         except RequestError as error:  # data that is not on this machine
             skipped[name] = str(error)
     progress("pool")
-    return {"rows": rows, "skipped": skipped, "matmul_gflops": rate / 1e9, "pool_efficiency": pool_efficiency()}
+    return TrainingCosts(rows=costs, skipped=skipped, matmul_gflops=rate / 1e9, pool_efficiency=pool_efficiency())
 
 
-def measure(name: str, config: RunConfig, rate: float, rounds: int) -> Row:
+def loop_cost(name: str, config: RunConfig, rate: float, rounds: int) -> LoopCost:
     """Our step with its share of a log, a validation, a probe and a map of attention, against a bare one with the validation."""
     flops = step_flops(config)
     if flops > LARGEST:  # a recipe for a GPU: the same step and the same validation with fewer samples
@@ -75,7 +96,7 @@ def measure(name: str, config: RunConfig, rate: float, rounds: int) -> Row:
     ours = times["ours"] + times["log"] / config.training.log_every + times["map"] / loop.inside.map_every
     if config.training.probe_every:
         ours += (times["probed"] - times["ours"]) / config.training.probe_every
-    return Row(
+    return LoopCost(
         recipe=name,
         batch_size=config.training.batch_size,
         vs_bare_loop=ours / (times["bare"] + times["validation"] / config.training.log_every),
@@ -104,13 +125,13 @@ def _probed(config: RunConfig, place: Path) -> Iterator[Loop]:
 
 def _our_step(loop: Loop) -> None:
     loop.step %= loop.config.steps - 1  # the bench may need more steps than the recipe has
-    loop._train_step()
+    loop.train_step()
     loop.replicas.agree(0)
 
 
 def _our_log(loop: Loop) -> None:
     loop.progress.count = max(1, loop.progress.count)
-    loop._log()
+    loop.log()
 
 
 def _bare(config: RunConfig) -> dict[str, Job]:
@@ -145,7 +166,7 @@ def step_flops(config: RunConfig) -> float:
     few = min(8, config.training.batch_size)  # the count is proportional to the batch
     batch = task.sample(few, torch.Generator().manual_seed(0))
     with FlopCounterMode(display=False) as counter:
-        task.loss(model(batch.inputs), batch).backward()
+        task.loss(model(batch.inputs), batch).backward()  # type: ignore[no-untyped-call]
     return float(counter.get_total_flops()) * config.training.batch_size / few
 
 
@@ -169,3 +190,28 @@ def pool_efficiency(runs: int = 6) -> float:
             raise RequestError(f"the pool's runs failed: {failures[0].reason}.")
         results: list[Any] = [folder.result() for folder in folders]
         return float(sum(result["seconds"] for result in results) / (min(pool.workers, runs) * wall))
+
+
+def main(
+    json: JsonOption = False,
+    recipes: Annotated[str | None, typer.Option("--recipes", metavar="A,B,…", help="Only these recipes.")] = None,
+) -> None:
+    """Our training step beside the plainest loop and the machine's matrix-multiply rate; how well the pool uses the cores."""
+    found = run(listed("--recipes", recipes, str) if recipes else CHOSEN, progress=say)
+    if json:
+        print_json(asdict(found))
+        return
+    print_table(
+        ["recipe", "batch", "× bare loop", "share of matmul rate", "samples a second"],
+        [
+            (c.recipe, str(c.batch_size), f"{c.vs_bare_loop:.2f}", f"{c.share_of_matmul_rate:.2f}", f"{c.samples_per_s:,.0f}")
+            for c in found.rows
+        ],
+    )
+    for name, reason in found.skipped.items():
+        sys.stdout.write(f"{name} was left out: {reason}\n")
+    sys.stdout.write(f"pool efficiency {found.pool_efficiency:.2f}, matrix products {found.matmul_gflops:.0f} GFLOP/s\n")
+
+
+if __name__ == "__main__":
+    start(main)

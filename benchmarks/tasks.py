@@ -1,0 +1,163 @@
+"""How fast tasks give samples: alone, beside one-at-a-time assembly, and as a share of a training step of their small recipe.
+
+``python -m benchmarks.tasks [--recipes A,B,…] [--json]``
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from benchmarks.command import start
+from eureka.bench.timing import interleaved
+from eureka.cli.bench import say
+from eureka.cli.options import JsonOption, listed, print_json
+from eureka.cli.table import print_table
+from eureka.config import RunConfig
+from eureka.data.images import load_images
+from eureka.errors import RequestError
+from eureka.experiment import build
+from eureka.recipes import RECIPES
+from eureka.tasks import TASKS, Task
+from eureka.training.optimiser import make_optimiser
+
+BATCH = 512  # the paper's
+TILE = 28
+CORNERS = ((0, 0), (0, TILE), (TILE, 0), (TILE, TILE))
+RED, BLUE, WHITE = np.array([1.0, 0, 0]), np.array([0, 0, 1.0]), np.ones(3)
+
+
+@dataclass(frozen=True)
+class SamplingSpeed:
+    """How fast a task gives samples on one thread."""
+
+    task: str
+    samples_per_s: int
+    vs_per_sample: float | None
+    """times as fast as one-at-a-time assembly, where that is written out"""
+    share_of_step: float
+    """sampling, as a share of a training step"""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A task that could not be measured."""
+
+    task: str
+    reason: str
+
+
+def plan() -> list[str]:
+    """The recipes that are measured: for each task the first of the small ones, and where there is none, any."""
+    chosen: dict[str, str] = {}
+    for name, recipe in RECIPES.items():
+        if name.startswith("small/") or "/" not in name:
+            chosen.setdefault(recipe.task, name)
+    return [chosen[task] for task in TASKS.names() if task in chosen]
+
+
+def run(recipes: Sequence[str], progress: Callable[[str], None] = lambda line: None) -> tuple[list[SamplingSpeed], list[Skipped]]:
+    """The speed of each recipe's task; and the tasks whose data is not on this machine."""
+    torch.set_num_threads(1)
+    speeds, skipped = [], []
+    for name in recipes:
+        progress(name)
+        try:
+            speeds.append(sampling_speed(RECIPES[name].make()))
+        except RequestError as error:
+            skipped.append(Skipped(RECIPES[name].task, str(error)))
+    return speeds, skipped
+
+
+def sampling_speed(config: RunConfig) -> SamplingSpeed:
+    """Samples a second of the task with its default settings; the share that sampling has in a step of the recipe."""
+    name = config.task.name
+    task: Task = TASKS.build(name)
+    generator = Generator().manual_seed(0)
+    jobs: dict[str, Callable[[], object]] = {"batch": lambda: task.sample(BATCH, generator), **training_jobs(config)}
+    if name == "main":
+        baseline = PerSample()
+        jobs["one at a time"] = lambda: baseline.sample(BATCH)
+    seconds = interleaved(jobs, rounds=5, budget=10.0)
+    return SamplingSpeed(
+        task=name,
+        samples_per_s=round(BATCH / seconds["batch"]),
+        vs_per_sample=round(seconds["one at a time"] / seconds["batch"], 1) if "one at a time" in jobs else None,
+        share_of_step=round(seconds["sampling"] / seconds["step"], 4),
+    )
+
+
+def training_jobs(config: RunConfig) -> dict[str, Callable[[], object]]:
+    """One training step of a recipe, and the sampling that is part of it."""
+    task, model = build(config)
+    optimiser, generator, training = make_optimiser(model, config.training), Generator().manual_seed(0), config.training
+
+    def step() -> None:
+        batch = task.sample(training.batch_size, generator, "train")
+        loss = task.loss(model(batch.inputs), batch, training.label_smoothing)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+    return {"step": step, "sampling": lambda: task.sample(training.batch_size, generator, "train")}
+
+
+class PerSample:
+    """The main task's picture put together one sample at a time, as a data set class usually does it: the baseline."""
+
+    def __init__(self, seed: int = 0) -> None:
+        digits, fashion = load_images("mnist", "train"), load_images("fashion_mnist", "train")
+        self.digits = [digits.pixels[digits.labels == digit] for digit in range(10)]
+        self.fashion = [fashion.pixels[fashion.labels == label] for label in range(10)]
+        self.rng = np.random.default_rng(seed)
+
+    def sample(self, n: int) -> tuple[Tensor, Tensor]:
+        pictures, labels = zip(*(self.one() for _ in range(n)), strict=True)
+        return torch.stack([torch.from_numpy(picture) for picture in pictures]), torch.tensor(labels)
+
+    def one(self) -> tuple[NDArray[np.float32], int]:
+        """One picture of 56×56 in colour, and its label."""
+        rng = self.rng
+        first, second = (int(digit) for digit in rng.integers(1, 3, 2))
+        right, left = (int(label) for label in rng.integers(0, 10, 2))
+        picture = np.zeros((3, 2 * TILE, 2 * TILE), dtype=np.float32)
+        tiles = (self.digits[first], self.fashion[right], self.fashion[left], self.digits[second])
+        colours = (self._tint(), WHITE, WHITE, self._tint())
+        for choices, colour, (y, x) in zip(tiles, colours, CORNERS, strict=True):
+            shade = choices[rng.integers(len(choices))] / np.float32(255)
+            noisy = np.clip(colour + 0.05 * rng.standard_normal(3), 0, 1).astype(np.float32)
+            picture[:, y : y + TILE, x : x + TILE] = shade * noisy[:, None, None]
+        return picture, right if first == second else left
+
+    def _tint(self) -> NDArray[np.float64]:
+        return RED if self.rng.random() < 0.5 else BLUE
+
+
+def main(
+    json: JsonOption = False,
+    recipes: Annotated[str | None, typer.Option("--recipes", metavar="A,B,…", help="Only the tasks of these recipes.")] = None,
+) -> None:
+    """How fast each task gives samples: alone, beside one-at-a-time assembly, and as a share of a training step."""
+    speeds, skipped = run(listed("--recipes", recipes, str) if recipes else plan(), progress=say)
+    if json:
+        print_json({"rows": [asdict(speed) for speed in speeds], "skipped": [asdict(task) for task in skipped]})
+        return
+    ratios = ["–" if speed.vs_per_sample is None else f"{speed.vs_per_sample:,.1f}" for speed in speeds]
+    print_table(
+        ["task", "samples a second", "× one at a time", "share of a step"],
+        [(s.task, f"{s.samples_per_s:,}", ratio, f"{s.share_of_step:.1%}") for s, ratio in zip(speeds, ratios, strict=True)],
+    )
+    for task in skipped:
+        sys.stdout.write(f"{task.task} was left out: {task.reason}\n")
+
+
+if __name__ == "__main__":
+    start(main)

@@ -1,0 +1,81 @@
+"""Keep the attention calls of a forward pass, for a closer look: q, k, v, mask and operator, or the weights as a map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from eureka.attention.operator import Operator
+from eureka.attention.softmax import Softmax
+from eureka.errors import RequestError
+from eureka.patching.attach import AttentionCall, Layers, Site, attached, find_sites, select_sites
+
+LARGEST_MAP = 100
+"""Tokens; attention over more is neither kept nor drawn."""
+
+
+def sites_of(model: nn.Module, layers: Layers | None) -> list[Site]:
+    """The sites that `layers` names; an error if the model has none."""
+    found = find_sites(model)
+    if not found.sites:
+        raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
+    return select_sites(found.sites, layers)
+
+
+def attends(model: nn.Module) -> bool:
+    """Whether a model has any site."""
+    return bool(find_sites(model).sites)
+
+
+@contextmanager
+def capture(model: nn.Module, sites: list[Site]) -> Iterator[dict[int, list[AttentionCall]]]:
+    """While inside, keep every attention call of these sites, by the index of the site."""
+    calls = {site.index: list[AttentionCall]() for site in sites}
+    with attached(model, sites, observer=lambda site, call: calls[site.index].append(call)):
+        yield calls
+
+
+def operator_of(call: AttentionCall) -> Operator:
+    """The operator that computed a call; plain softmax if the model used its own attention."""
+    return Softmax() if call.operator is None else call.operator
+
+
+def run_model(model: nn.Module, inputs: Any) -> Any:
+    """model(inputs), or model(**inputs) for a mapping, as Hugging Face wants it."""
+    return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into eval mode; afterwards each module has its own mode again, and torch its random state."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+@torch.no_grad()
+def attention_maps(model: nn.Module, inputs: Any) -> Tensor | None:
+    """The attention weights of the first sample in eval mode, (layers, heads, queries, keys).
+
+    None if there are more than 100 tokens, or if layers differ in tokens or heads, so that they do not fit one array.
+
+    >>> layer = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> attention_maps(layer, torch.randn(1, 5, 8)).sum(dim=-1).shape
+    torch.Size([1, 2, 5])
+    """
+    with eval_mode(model), capture(model, sites_of(model, None)) as captured:
+        run_model(model, inputs)
+    calls = [found[0] for found in captured.values() if found]
+    shapes = {(call.q.shape[1], call.q.shape[2], call.k.shape[2]) for call in calls}
+    if len(shapes) != 1 or max(next(iter(shapes))[1:]) > LARGEST_MAP:
+        return None
+    return torch.stack([operator_of(call).weights(call.q[:1], call.k[:1], call.mask)[0] for call in calls])
