@@ -1,76 +1,77 @@
-"""What the study says, in one sentence made from its rows."""
+"""What the study found, in one sentence computed from its cells."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from eureka.formats import count, listing, plural
-from eureka.report.groups import Groups
-from eureka.report.markup import Html, join, tag
-from eureka.study.statistics import Row
+from eureka.report.groups import Fix, Groups
+from eureka.study.arms import Cell
+
+Sentence = list[str | Fix]
+"""Text, in which the fixes have their colours."""
 
 
-def headline(groups: Groups) -> Html:
+def headline(groups: Groups) -> Sentence:
     """The fixes that left the plateau most often first, each with how often, and when or within what it did not."""
-    told = [fix for fix in range(len(groups.fixes)) if groups.of_fix(fix)]
+    told = [fix for fix in groups.fixes if groups.cells_of(fix)]
     if not told:
-        return Html("No run has ended yet.")
-    told.sort(key=lambda fix: (-ratio(groups.of_fix(fix)), _first_median(groups.of_fix(fix))))
-    plateau = "the last plateau" if any(len(run.levels) > 2 for run in groups.runs) else "the plateau"
-    if not any(_leaps(row) for row in groups.rows):
-        return join(f"No run left {plateau}{_budget(groups)}: ", *_clauses(groups, told, "", ""), ".")
-    return join(*_clauses(groups, told, f" left {plateau}", _budget(groups)), ".")
+        return ["No run has ended yet."]
+    told.sort(key=lambda fix: (-_ratio(groups.cells_of(fix)), _first_median(groups.cells_of(fix))))
+    plateau = "the last plateau" if any(len(run.task.levels) > 2 for run in groups.runs) else "the plateau"
+    if not any(cell.leaps for cell in groups.cells):
+        return [f"No run left {plateau}{_budget(groups)}: ", *_clauses(groups, told, "", ""), "."]
+    return [*_clauses(groups, told, f" left {plateau}", _budget(groups)), "."]
 
 
-def ratio(rows: Sequence[Row]) -> float:
-    """The share of all runs of these rows that left the plateau."""
-    return sum(map(_leaps, rows)) / sum(len(row.seeds) for row in rows)
-
-
-def _clauses(groups: Groups, told: Sequence[int], verb: str, budget: str) -> list[str]:
-    clauses: list[str] = []
+def _clauses(groups: Groups, told: Sequence[Fix], verb: str, budget: str) -> Sentence:
+    clauses: Sentence = []
     for position, fix in enumerate(told):
-        rows = groups.of_fix(fix)
-        leaps, runs = sum(map(_leaps, rows)), sum(len(row.seeds) for row in rows)
+        cells = groups.cells_of(fix)
+        leaps, runs = _leaps(cells), _runs(cells)
         often = f" in {leaps:,} of {count(runs)}" if position else f"{verb} in {leaps:,} of {plural(runs, 'run')}"
         within, budget = (budget, "") if leaps < runs else ("", budget)  # said once, where it first matters
-        clauses += ["; " if position else "", fix_name(groups, fix), often, within, _when(groups, rows, brief=position > 0)]
+        clauses += ["; " if position else "", fix, often, within, _when(groups, cells, brief=position > 0)]
     return clauses
 
 
-def fix_name(groups: Groups, fix: int) -> Html:
-    """The name with its colour, as everywhere on the page."""
-    return tag("span", groups.fixes[fix], class_="fix", style=f"--mark:var(--fix-{fix})")
-
-
-def _when(groups: Groups, rows: Sequence[Row], *, brief: bool) -> str:
-    leapt = [row for row in rows if _leaps(row)]
+def _when(groups: Groups, cells: Sequence[Cell], *, brief: bool) -> str:
+    leapt = [cell for cell in cells if cell.leaps]
     if not leapt:
         return ""
     if len(groups.panels) == 1:
-        return f" ({_step(rows[0])})"
+        return f" ({_step(cells[0])})"
     where = "at" if groups.panel_word == "learning rate" else "in"
-    return f" ({where} {len(leapt)})" if brief else f" ({where} {len(leapt)} of {plural(len(rows), groups.panel_word)})"
+    return f" ({where} {len(leapt)})" if brief else f" ({where} {len(leapt)} of {plural(len(cells), groups.panel_word)})"
 
 
-def _step(row: Row) -> str:
-    if row.median_eureka_step is not None:
-        return f"{'median ' if len(row.seeds) > 1 else ''}step {count(row.median_eureka_step)}"
-    return f"first at step {count(min(step for step in row.eureka_steps if step is not None))}"
+def _step(cell: Cell) -> str:
+    if cell.median_eureka_step is not None:
+        return f"{'median ' if len(cell.ended) > 1 else ''}step {count(cell.median_eureka_step)}"
+    return f"first at step {count(min(step for step in cell.eureka_steps if step is not None))}"
 
 
-def _leaps(row: Row) -> int:
-    return sum(step is not None for step in row.eureka_steps)
+def _ratio(cells: Sequence[Cell]) -> float:
+    """The share of all runs of these cells that left the plateau."""
+    return _leaps(cells) / _runs(cells)
 
 
-def _first_median(rows: Sequence[Row]) -> float:
-    return min((row.median_eureka_step for row in rows if row.median_eureka_step is not None), default=float("inf"))
+def _leaps(cells: Sequence[Cell]) -> int:
+    return sum(cell.leaps for cell in cells)
+
+
+def _runs(cells: Sequence[Cell]) -> int:
+    return sum(len(cell.ended) for cell in cells)
+
+
+def _first_median(cells: Sequence[Cell]) -> float:
+    return min((cell.median_eureka_step for cell in cells if cell.median_eureka_step is not None), default=float("inf"))
 
 
 def _budget(groups: Groups) -> str:
-    """`` within 1,200 steps`` if that is how long every run without a moment went on; a diverged one did not."""
-    ended = [run.result for run in groups.runs if run.result is not None]
-    steps = {result["steps"] for result in ended if result["eureka_step"] is None and result["status"] != "diverged"}
+    """`` within 1,200 steps`` if every run without a moment went on for that long; diverged runs are left out."""
+    ended = [run.outcome for run in groups.runs if run.outcome is not None]
+    steps = {outcome.steps for outcome in ended if outcome.eureka_step is None and outcome.status != "diverged"}
     return f" within {plural(steps.pop(), 'step')}" if len(steps) == 1 else ""
 
 
@@ -80,7 +81,7 @@ def notes(groups: Groups) -> list[str]:
     states = [run.state for run in groups.runs]
     if unfinished := [run for run in groups.runs if run.state == "unfinished"]:
         what = "Unfinished and not counted, drawn dashed: "
-        reached = [f"{run.folder.name} at step {count(run.metrics[-1].get('step'))}" for run in unfinished[:3]]
+        reached = [f"{run.folder.name} at step {count(run.metrics[-1].step)}" for run in unfinished[:3]]
         more = [f"{len(unfinished) - 3:,} more"] if len(unfinished) > 3 else []
         told.append(f"{what}{plural(len(unfinished), 'run')} ({listing([*reached, *more])}).")
     if waiting := states.count("not begun"):

@@ -1,32 +1,80 @@
-"""The frame of the page: its template, style and scripts put into one file that asks nobody for anything."""
+"""The page: what it shows as typed data, rendered with its style and scripts into one file that requests nothing."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import re
+from dataclasses import dataclass
 from importlib import resources
 
-from eureka.report.markup import Html
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-SCRIPTS = ("common.js", "curves.js", "waiting.js", "inside.js", "maps.js", "readings.js", "page.js")
-"""The page's own script, in the order in which its parts need each other."""
+from eureka.report.attention_figures import AttentionFigure, AttentionMaps, ReadingPicture
+from eureka.report.comparisons import Verdicts, WaitingFigure, WaitingPicture
+from eureka.report.curve_data import CurveData
+from eureka.report.details import ConfigDetails, Plateau, Told
+from eureka.report.groups import Fix
+from eureka.report.headline import Sentence
+from eureka.report.results import Download, HeatMap, Table
+from eureka.study.commands import Commands
+
+SCRIPTS = ("common.js", "layout.js", "curves.js", "waiting.js", "attention.js", "maps.js", "readings.js", "page.js")
+"""The parts of the page's own script, each after those that it needs."""
 
 
-def fill_page(**parts: Html) -> str:
-    """The page with its parts in place."""
+@dataclass(frozen=True)
+class ScriptData(CurveData):
+    """What the script draws; it calls this `study`."""
+
+    waiting: list[WaitingPicture]
+    inside: AttentionFigure | None
+    maps: list[AttentionMaps]
+    readings: list[ReadingPicture]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the template shows, in its order."""
+
+    title: str
+    subtitle: str
+    fixes: list[Fix]
+    headline: Sentence
+    verdicts: list[Verdicts]
+    notes: list[str]
+    panel_word: str
+    panels: list[str]
+    """the choices of a panel"""
+    waiting: WaitingFigure | None
+    heat_map: HeatMap | None
+    downloads: list[Download]
+    results: Table | None
+    config: ConfigDetails
+    runs: Table
+    versions: Told
+    plateau: Plateau | None
+    again: Commands
+    data: ScriptData
+
+
+def render(page: Page) -> str:
+    """The page as text."""
     from plotly.offline import get_plotlyjs
 
-    library, script = inlined(get_plotlyjs()), inlined(own_script())
-    everything = {
-        **parts,
-        "policy": Html(policy(library, script)),
-        "style": Html(asset("page.css")),
-        "plotly": Html(library),
-        "script": Html(script),
-    }
-    # one pass: what was put in is never looked at again
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: everything[match[1]], asset("page.html"))
+    plotly, script = inlined(get_plotlyjs()), inlined(own_script())
+    template = _environment().get_template("page.html.j2")
+    own = {"style": asset("page.css"), "plotly": plotly, "script": script}
+    return template.render(page=page, policy=policy(plotly, script), **{name: Markup(text) for name, text in own.items()})
+
+
+def _environment() -> Environment:
+    """Every text is escaped; only `Markup` is taken as it is."""
+    found = Environment(
+        loader=PackageLoader("eureka.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found.policies["json.dumps_kwargs"] = {"default": vars, "separators": (",", ":"), "allow_nan": False}
+    return found
 
 
 def asset(name: str) -> str:
@@ -35,7 +83,7 @@ def asset(name: str) -> str:
 
 
 def own_script() -> str:
-    """All parts as one, so that they see each other and nobody else sees them."""
+    """All parts as one function, so that they see each other and nothing else sees them."""
     return "\n".join(["(() => {", '"use strict";', *map(asset, SCRIPTS), "})();"])
 
 
@@ -45,7 +93,7 @@ def inlined(script: str) -> str:
 
 
 def policy(*scripts: str) -> str:
-    """What the browser shall allow: these very scripts, inline styles, and no request to anywhere."""
+    """What the browser shall allow: these very scripts, inline styles, and no request."""
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     rules = ["default-src 'none'", f"script-src {allowed}", "style-src 'unsafe-inline'", "img-src data: blob:"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from eureka.report.markup import Html
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How the curves of one fix look. The symbol says it again to those who cannot see the colour."""
+    """How the curves of one fix look. The symbol tells fixes apart where the colour does not."""
 
     light: str
     dark: str
@@ -17,7 +16,7 @@ class Mark:
 
 
 BASELINE = Mark("#5d6571", "#8d95a1", "circle")
-"""Plain softmax is grey: it is what the others are compared with."""
+"""Plain softmax is grey: the others are compared with it."""
 
 MARKS = (
     Mark("#016fc0", "#49a4e7", "diamond"),
@@ -29,20 +28,8 @@ MARKS = (
 )
 
 
-def marks(fixes: list[str]) -> list[Mark]:
-    """A mark for each, in order; after the last they come round again."""
+def marks(fixes: Sequence[str]) -> list[Mark]:
+    """A mark for each, in order; after the last mark the first is used again."""
     others = (MARKS[i % len(MARKS)] for i in range(len(fixes)))
-    baseline_left = True
-    chosen = []
-    for fix in fixes:
-        first_baseline = fix == "softmax" and baseline_left
-        chosen.append(BASELINE if first_baseline else next(others))
-        baseline_left = baseline_left and not first_baseline
-    return chosen
-
-
-def variables(chosen: list[Mark]) -> tuple[Html, Html]:
-    """The colours as CSS variables ``--fix-0``, ``--fix-1``, …, for light and for dark ground."""
-    light = "".join(f"--fix-{i}:{mark.light};" for i, mark in enumerate(chosen))
-    dark = "".join(f"--fix-{i}:{mark.dark};" for i, mark in enumerate(chosen))
-    return Html(light), Html(dark)
+    baseline = next((i for i, fix in enumerate(fixes) if fix == "softmax"), None)
+    return [BASELINE if i == baseline else next(others) for i in range(len(fixes))]

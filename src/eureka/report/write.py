@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from eureka.files import write_whole
 from eureka.formats import plural
-from eureka.report.choices import segments
-from eureka.report.command import again
-from eureka.report.comparing import comparisons, fix_arms
-from eureka.report.definition import definition
-from eureka.report.groups import Groups, group
+from eureka.report.attention_figures import attention_figure, attention_maps, reading_pictures
+from eureka.report.comparisons import WaitingFigure, comparisons_csv, verdicts, waiting_figure
+from eureka.report.curve_data import curve_data
+from eureka.report.details import again, config_details, plateau, runs_table, versions
+from eureka.report.groups import Groups
 from eureka.report.headline import headline, notes
-from eureka.report.heat import heat_map
-from eureka.report.inside import inside_data, inside_figure
-from eureka.report.maps import map_data, map_figure
-from eureka.report.markup import Html, join, script_json, tag
-from eureka.report.page import fill_page
-from eureka.report.palette import variables
-from eureka.report.pictures import picture_data
-from eureka.report.reading import read_runs
-from eureka.report.readings import reading_data, reading_figure
-from eureka.report.settings import config_details, runs_details, versions_details
-from eureka.report.table import csv_link, summary_table
-from eureka.report.verdicts import comparisons_link, verdicts
-from eureka.report.waiting import waiting_data, waiting_figure
-from eureka.runs import write_atomically
+from eureka.report.page import Page, ScriptData, render
+from eureka.report.report_run import complete, find_all_runs
+from eureka.report.results import Download, heat_map, results_csv, results_table
+from eureka.study.arms import Grouping, group_runs
+from eureka.study.comparison import Comparison, compare_arms
 
 
 def write_report(folders: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
@@ -33,58 +25,80 @@ def write_report(folders: Sequence[Path], output: Path, *, title: str | None = N
 
     It needs no network and no other file; runs that have not ended are drawn as far as they are.
     """
-    groups = group(read_runs(folders))
-    write_atomically(output, render(groups, folders, output, title).encode())
+    grouping = group_runs(find_all_runs(folders))
+    return write_report_of(grouping, compare_arms(grouping), output, title=title, folders=folders)
+
+
+def write_report_of(
+    grouping: Grouping,
+    comparisons: Sequence[Comparison],
+    output: Path,
+    *,
+    title: str | None = None,
+    folders: Sequence[Path] | None = None,
+) -> Path:
+    """The same page about runs that were read, grouped and compared already, as `eureka compare` has: nothing is computed twice.
+
+    folders   what the page's own command line names; the folders of the runs unless given
+    """
+    groups = Groups([complete(run) for run in grouping.runs], grouping)
+    places = [run.folder.path for run in grouping.runs] if folders is None else folders
+    write_whole(output, render(_page(groups, comparisons, places, output, title)).encode())
     return output
 
 
-def render(groups: Groups, folders: Sequence[Path], output: Path, title: str | None) -> str:
-    """The page as text."""
-    tasks = list(dict.fromkeys(str(run.config["task.name"]) for run in groups.runs))
-    light, dark = variables(groups.marks)
-    found, waiting = comparisons(groups), waiting_data(groups, fix_arms(groups))
-    inside, maps, readings = inside_data(groups), map_data(groups), reading_data(groups)
-    return fill_page(
-        title=join(title or f"Eureka-moments: {', '.join(tasks)}"),
-        subtitle=join(_subtitle(groups, tasks)),
-        light=light,
-        dark=dark,
+def _page(groups: Groups, comparisons: Sequence[Comparison], folders: Sequence[Path], output: Path, title: str | None) -> Page:
+    tasks = list(dict.fromkeys(run.config.task for run in groups.runs))
+    waiting = waiting_figure(groups)
+    return Page(
+        title=title or f"Eureka-moments: {', '.join(tasks)}",
+        subtitle=_subtitle(groups, tasks),
+        fixes=groups.fixes,
         headline=headline(groups),
-        verdicts=verdicts(groups, found),
-        notes=join(*(tag("p", note) for note in notes(groups))),
-        controls=_controls(groups),
-        waiting=waiting_figure(groups, waiting),
-        heat=heat_map(groups),
-        inside=_inside(inside_figure(inside), map_figure(groups, maps), reading_figure(readings)),
-        table=summary_table(groups),
-        csv=join(csv_link(groups), comparisons_link(groups, found)),
-        details=join(config_details(groups.runs), runs_details(groups), versions_details(groups.runs)),
-        definition=definition(groups.runs, compared=bool(found)),
-        again=again(groups, folders, output),
-        data=Html(script_json(picture_data(groups) | {"waiting": waiting, "inside": inside, "maps": maps, "readings": readings})),
+        verdicts=verdicts(groups, comparisons),
+        notes=notes(groups),
+        panel_word=groups.panel_word,
+        panels=[name.removeprefix("lr ") for name in groups.panels],
+        waiting=waiting,
+        heat_map=heat_map(groups),
+        downloads=_downloads(groups, comparisons),
+        results=results_table(groups),
+        config=config_details(groups.runs),
+        runs=runs_table(groups),
+        versions=versions(groups.runs),
+        plateau=plateau(groups.runs),
+        again=again(groups.runs, folders, output),
+        data=_script_data(groups, waiting),
     )
 
 
-def _inside(*figures: Html) -> Html:
-    """The part about attention; nothing if no run says anything about it."""
-    return tag("section", tag("h2", "Inside attention"), *figures) if any(figures) else Html("")
+def _script_data(groups: Groups, waiting: WaitingFigure | None) -> ScriptData:
+    return ScriptData(
+        **vars(curve_data(groups)),
+        waiting=[] if waiting is None else waiting.pictures,
+        inside=attention_figure(groups),
+        maps=attention_maps(groups),
+        readings=reading_pictures(groups),
+    )
+
+
+def _downloads(groups: Groups, comparisons: Sequence[Comparison]) -> list[Download]:
+    found = []
+    if groups.cells:
+        found.append(Download("Download as CSV", "eureka.csv", results_csv(groups.cells)))
+    if comparisons:
+        found.append(Download("Comparisons as CSV", "eureka-comparisons.csv", comparisons_csv(groups, comparisons)))
+    return found
 
 
 def _subtitle(groups: Groups, tasks: Sequence[str]) -> str:
-    rates, seeds = {run.lr for run in groups.runs}, {run.seed for run in groups.runs}
+    configs = [run.config for run in groups.runs]
     return " · ".join(
         [
             f"{'task' if len(tasks) == 1 else 'tasks'} {', '.join(tasks)}",
-            plural(len(groups.runs), "run"),
+            plural(len(configs), "run"),
             plural(len(groups.fixes), "fix", "fixes"),
-            plural(len(rates), "learning rate"),
-            plural(len(seeds), "seed"),
+            plural(len({config.lr for config in configs}), "learning rate"),
+            plural(len({config.seed for config in configs}), "seed"),
         ]
     )
-
-
-def _controls(groups: Groups) -> Html:
-    """The choice of a panel, where there are several."""
-    if len(groups.panels) == 1:
-        return Html("")
-    return segments("panel", groups.panel_word, ["all", *(name.removeprefix("lr ") for name in groups.panels)])

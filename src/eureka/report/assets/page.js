@@ -1,13 +1,17 @@
-/* Draws everything, and again when something is chosen or the page changes. */
+/* Draws all figures, and again when the reader chooses something or the page changes its size or colours. */
 function draw() {
   if (study.runs.length) drawCurves();
-  if (plot.on && !state.heard) hearLegend(); // only once there is a legend
+  if (plot.on && !state.heard) listenToLegend(); // Plotly adds `on` when it first draws
   drawWaiting();
-  drawInside();
+  drawAttention();
   drawMaps();
   drawReadings();
-  document.querySelectorAll(".heat tr[data-fix]").forEach((line) => { line.hidden = state.hidden.has(Number(line.dataset.fix)); });
-  document.querySelectorAll(".keys button").forEach((key) => key.setAttribute("aria-pressed", !state.hidden.has(Number(key.dataset.fix))));
+  for (const line of document.querySelectorAll(".heat tr[data-fix]")) {
+    line.hidden = state.hidden.has(Number(line.dataset.fix));
+  }
+  for (const key of document.querySelectorAll(".keys button")) {
+    key.setAttribute("aria-pressed", !state.hidden.has(Number(key.dataset.fix)));
+  }
 }
 
 function toggle(fix) {
@@ -22,13 +26,13 @@ function isolate(fix) {
   draw();
 }
 
-/* What a click on the legend does is done here, for all pictures, and not by Plotly for one. */
+/* A click on the legend changes all figures; Plotly itself would change one. */
 const onLegend = (change) => (event) => {
   change(Number(event.data[event.curveNumber].legendgroup.slice(4)));
   return false;
 };
 
-function hearLegend() {
+function listenToLegend() {
   plot.on("plotly_legendclick", onLegend(toggle));
   plot.on("plotly_legenddoubleclick", onLegend(isolate));
   state.heard = true;
@@ -36,28 +40,32 @@ function hearLegend() {
 
 function redrawOnResize(place) {
   let drawn = place.clientWidth;
-  new ResizeObserver(() => {
+  const observer = new ResizeObserver(() => {
     if (place.clientWidth !== drawn) requestAnimationFrame(draw);
     drawn = place.clientWidth;
-  }).observe(place);
+  });
+  observer.observe(place);
 }
 
 function listen() {
   dark.addEventListener("change", draw);
-  document.querySelectorAll(".keys button").forEach((key) => {
+  for (const key of document.querySelectorAll(".keys button")) {
     key.addEventListener("click", () => toggle(Number(key.dataset.fix)));
-    key.addEventListener("dblclick", () => isolate(Number(key.dataset.fix))); // the two clicks before it undo each other
-  });
-  listenInside();
-  listenMaps();
+    key.addEventListener("dblclick", () => isolate(Number(key.dataset.fix))); // its two clicks undo each other
+  }
+  listenToLayers();
+  listenToMaps();
   if (!study.runs.length) return;
   redrawOnResize(plot);
-  document.getElementById("train").addEventListener("change", (event) => { state.train = event.target.checked; drawCurves(); });
-  document.querySelectorAll("input[name=panel]").forEach((box) => box.addEventListener("change", () => {
-    state.panel = box.value === "" ? null : Number(box.value);
+  document.getElementById("train").addEventListener("change", (event) => {
+    state.train = event.target.checked;
     drawCurves();
-    drawInside();
-  }));
+  });
+  onChoice("panel", (panel) => {
+    state.panel = panel;
+    drawCurves();
+    drawAttention();
+  });
 }
 
 if (!study.runs.length) plot.remove();

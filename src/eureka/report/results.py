@@ -1,0 +1,150 @@
+"""The results of a study as tables: every cell with its figures, the Eureka-ratio over learning rates, and both as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eureka.formats import NONE, count, percent, rate, setting
+from eureka.report.groups import Fix, Groups
+from eureka.study.arms import Cell, Condition
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """A text, or a fix in its colour, and a remark in small type."""
+
+    text: str = ""
+    small: str = ""
+    fix: Fix | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    headings: list[str]
+    rows: list[list[TableCell]]
+
+
+@dataclass(frozen=True)
+class Download:
+    """A CSV file that the page carries within itself."""
+
+    label: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    left: int
+    """how many runs left the plateau"""
+    runs: int
+
+    @property
+    def percent(self) -> str:
+        return f"{100 * self.left / self.runs:.4g}"
+
+
+@dataclass(frozen=True)
+class HeatLine:
+    fix: Fix
+    cells: list[HeatCell | None]
+    """by learning rate; None where nothing was run"""
+
+
+@dataclass(frozen=True)
+class HeatBlock:
+    """One condition."""
+
+    name: str
+    lines: list[HeatLine]
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    rates: list[str]
+    blocks: list[HeatBlock]
+
+
+def results_table(groups: Groups) -> Table | None:
+    """A row for each cell; None if no run has ended."""
+    if not groups.cells:
+        return None
+    condition_keys = sorted(groups.grouping.condition_keys)
+    headings = ["fix", "learning rate", *condition_keys, "seeds", "Eureka-ratio, 95 % interval"]
+    headings += ["median Eureka-step", "Eureka-step of each seed", "accuracy after"]
+    return Table(headings, [_row(groups, cell, condition_keys) for cell in groups.cells])
+
+
+def _row(groups: Groups, cell: Cell, condition_keys: Sequence[str]) -> list[TableCell]:
+    settings = (cell.settings.get(key) for key in condition_keys)
+    return [
+        TableCell(fix=groups.fix(cell.arm)),
+        TableCell(rate(cell.lr)),
+        *(TableCell(NONE if value is None else setting(value)) for value in settings),
+        TableCell(_ranges(cell.seeds)),
+        TableCell(f"{cell.leaps} of {len(cell.ended)}", small=_percents(cell.eureka_ratio_interval, 0)),
+        TableCell(count(cell.median_eureka_step)),
+        TableCell(" · ".join(map(count, cell.eureka_steps))),
+        _accuracy(cell),
+    ]
+
+
+def _accuracy(cell: Cell) -> TableCell:
+    known = sorted(accuracy for accuracy in cell.final_accuracy if accuracy is not None)
+    spread = _percents((known[0], known[-1]), 1) if len(known) > 1 else ""
+    return TableCell(percent(cell.median_final_accuracy), small=spread)
+
+
+def _percents(ends: tuple[float, float], digits: int) -> str:
+    """``29 – 100 %``: the unit once."""
+    return f"{percent(ends[0], digits)[:-2]} – {percent(ends[1], digits)}"
+
+
+def _ranges(seeds: Sequence[int]) -> str:
+    """``0 – 5`` for seeds without gaps, otherwise each."""
+    together = len(seeds) > 3 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"{seeds[0]} – {seeds[-1]}" if together else ", ".join(map(str, seeds))
+
+
+def heat_map(groups: Groups) -> HeatMap | None:
+    """A line for each fix, a column for each learning rate, a block for each condition; None for one rate alone."""
+    rates = sorted({cell.lr for cell in groups.cells})
+    if len(rates) < 2:
+        return None
+    blocks = (_heat_block(groups, condition, rates) for condition in groups.grouping.conditions)
+    return HeatMap(list(map(rate, rates)), [block for block in blocks if block.lines])
+
+
+def _heat_block(groups: Groups, condition: Condition, rates: Sequence[float]) -> HeatBlock:
+    lines = [
+        HeatLine(groups.fix(arm.key), [_heat_cell(arm.cells.get(lr)) for lr in rates]) for arm in condition.arms if arm.ended
+    ]
+    return HeatBlock(condition.label, lines)
+
+
+def _heat_cell(cell: Cell | None) -> HeatCell | None:
+    return None if cell is None or not cell.ended else HeatCell(cell.leaps, len(cell.ended))
+
+
+def results_csv(cells: Sequence[Cell]) -> str:
+    """The table with all digits. Lists are separated by semicolons; a run without a Eureka-moment leaves its place empty."""
+    keys = sorted({key for cell in cells for key in cell.settings})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    interval = ["eureka_ratio_low", "eureka_ratio_high"]
+    after = ["median_eureka_step", "eureka_steps", "median_final_accuracy", "final_accuracy"]
+    writer.writerow(["fix", "lr", *keys, "seeds", "eureka_ratio", *interval, *after])
+    for cell in cells:
+        settings = ["" if cell.settings.get(key) is None else setting(cell.settings[key]) for key in keys]
+        ratio = [cell.eureka_ratio, *cell.eureka_ratio_interval]
+        steps = [cell.median_eureka_step, _list(cell.eureka_steps)]
+        accuracy = [cell.median_final_accuracy, _list(cell.final_accuracy)]
+        writer.writerow([cell.fix, cell.lr, *settings, _list(cell.seeds), *ratio, *steps, *accuracy])
+    return text.getvalue()
+
+
+def _list(values: Sequence[float | None]) -> str:
+    return ";".join("" if value is None else repr(value) for value in values)
