@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,11 @@ from eureka.errors import RequestError, UnknownNameError
 from eureka.recipes import recipe
 from eureka.study.plan import Study, origin, read_plan
 
-GRID = {"training.seed": [0, 1], "training.lr": [1e-3, 1e-2], "attention.name": ["softmax", "norm_softmax"]}
+GRID: dict[str, Sequence[object]] = {
+    "training.seed": [0, 1],
+    "training.lr": [1e-3, 1e-2],
+    "attention.name": ["softmax", "norm_softmax"],
+}
 ROOT = Path(__file__).parent.parent.parent
 
 

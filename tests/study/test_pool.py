@@ -20,7 +20,7 @@ from eureka.study.plan import Study
 from eureka.study.pool import LocalPool, check_failures, longest_first
 from eureka.study.summary import summarise
 
-GRID = {"training.seed": [0, 1], "attention.name": ["softmax", "norm_softmax"]}
+GRID: dict[str, Sequence[object]] = {"training.seed": [0, 1], "attention.name": ["softmax", "norm_softmax"]}
 
 
 def test_runs_of_the_pool_equal_runs_of_this_process_bit_for_bit(tiny: RunConfig, tmp_path: Path) -> None:

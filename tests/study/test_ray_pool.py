@@ -38,7 +38,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         )
         yield nodes
         ray.shutdown()
-        nodes.shutdown()
+        nodes.shutdown()  # type: ignore[no-untyped-call]
 
 
 def test_a_lost_node_costs_only_time_and_every_run_equals_one_of_this_process(
