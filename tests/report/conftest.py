@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eureka.runs import RunFolder
-from eureka.training.leaps import Point, eureka_moment, find_moments
+from eureka.report.groups import Groups
+from eureka.report.report_run import read_rest
+from eureka.runs import (
+    Level,
+    LinearProbe,
+    Metrics,
+    Origin,
+    Outcome,
+    ProbeRecord,
+    Probes,
+    Readings,
+    RecordLog,
+    RunFolder,
+    SiteRecord,
+    Status,
+    StoredConfig,
+    TaskRecord,
+    find_runs,
+)
+from eureka.study.summary import summarise
+from eureka.training.leaps import eureka_leap, find_leaps
 
 CONFIG: dict[str, dict[str, Any]] = {
     "task": {"name": "tiles", "decisions": 2},
@@ -37,13 +55,6 @@ FLAGS = (
 )
 
 
-@dataclass(frozen=True)
-class Level:
-    knows: str
-    loss: float
-    accuracy: float
-
-
 LEVELS = [Level("the last step", 0.6238, 0.55), Level("all steps", 0.0, 1.0)]
 
 
@@ -56,10 +67,11 @@ def plant_run(
     reached: int | None = None,
     log_every: int = 25,
     levels: list[Level] = LEVELS,
-    environment: dict[str, Any] = ENVIRONMENT,
-    metrics: list[dict[str, Any]] | None = None,
-    status: str = "finished",
+    environment: dict[str, str] = ENVIRONMENT,
+    metrics: list[Metrics] | None = None,
+    status: Status = "finished",
     name: str | None = None,
+    origin: Origin | None = None,
 ) -> RunFolder:
     """Write one run: its config is `CONFIG` with the changes, its accuracy leaps at step `leap`."""
     config = {part: dict(values) for part, values in CONFIG.items()}
@@ -70,18 +82,23 @@ def plant_run(
     name = name or f"{config['attention']['name']}-lr{training['lr']:g}-seed{training['seed']}-{len(list(study.glob('*')))}"
     folder = RunFolder(study / name)
     folder.create()
-    folder.write("config.json", config)
-    folder.write("environment.json", environment)
-    folder.write("task.json", {"levels": [asdict(level) for level in levels]})
+    folder.write_config(StoredConfig(config))
+    folder.write_environment(environment)
+    folder.write_task(TaskRecord(levels))
+    if origin is not None:
+        folder.write_origin(origin)
     last = training["steps"] if reached is None else reached
     lines = simulate(range(log_every, last + 1, log_every), leap, training["seed"]) if metrics is None else metrics
-    folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    log = RecordLog(folder.metrics_file)
+    log.open(0)
+    for line in lines:
+        log.append(line)
     if ended:
-        folder.write("result.json", result(lines, levels, status, last))
+        folder.write_result(outcome(lines, levels, status, last))
     return folder
 
 
-def simulate(steps: range, leap: float | None, seed: int) -> list[dict[str, Any]]:
+def simulate(steps: range, leap: float | None, seed: int) -> list[Metrics]:
     """Loss falls to just above the plateau and stays; at `leap` it goes to the floor within some fifty steps."""
     noise = random.Random(f"{seed} {leap}")
     lines = []
@@ -90,55 +107,88 @@ def simulate(steps: range, leap: float | None, seed: int) -> list[dict[str, Any]
         early = math.exp(-step / (70 + 10 * noise.random()))
         loss = (0.65 + 1.7 * early) * (1 - 0.95 * solved) + noise.gauss(0, 0.01)
         accuracy = (0.55 - 0.45 * early) * (1 - solved) + 0.985 * solved + noise.gauss(0, 0.008)
-        values = {"train_loss": loss * 0.97, "train_accuracy": accuracy, "validation_loss": loss, "validation_accuracy": accuracy}
-        lines.append({"step": step, **values, "lr": 3e-4})
+        lines.append(Metrics(step, loss * 0.97, accuracy, loss, accuracy, 3e-4))
     return lines
 
 
-def result(lines: list[dict[str, Any]], levels: list[Level], status: str, steps: int) -> dict[str, Any]:
-    points = [Point(line["step"], line["validation_loss"], line["validation_accuracy"]) for line in lines]
-    moment = eureka_moment(points, levels)
-    last = lines[-1] if lines else {}
-    return {
-        "status": status,
-        "steps": steps,
-        "seconds": 61.4,
-        "samples": steps * 256,
-        "eureka_step": moment.step if moment else None,
-        "onset_step": moment.onset if moment else None,
-        "moments": [asdict(moment) for moment in find_moments(points, levels)],
-        "final_loss": last.get("validation_loss"),
-        "final_accuracy": last.get("validation_accuracy"),
-    }
+def outcome(lines: list[Metrics], levels: list[Level], status: Status, steps: int) -> Outcome:
+    leap = eureka_leap(lines, levels)
+    return Outcome(
+        status=status,
+        steps=steps,
+        seconds=61.4,
+        samples=steps * 256,
+        eureka_step=leap.step if leap else None,
+        onset_step=leap.onset if leap else None,
+        moments=tuple(find_leaps(lines, levels)),
+        final_loss=lines[-1].validation_loss if lines else None,
+        final_accuracy=lines[-1].validation_accuracy if lines else None,
+    )
 
 
 def plant_attention(folder: RunFolder, leap: float | None = None, *, every: int = 50, layers: int = 2, tokens: int = 5) -> None:
     """Lines and maps of a run whose attention sharpens at `leap`, and what was read off its layers."""
     last = 1200
-    lines, sharpness = [], {step: 0.0 if leap is None else 1 / (1 + math.exp((leap - step) / 30)) for step in range(0, last + 1)}
+    sharpness = {step: 0.0 if leap is None else 1 / (1 + math.exp((leap - step) / 30)) for step in range(0, last + 1)}
+    log = RecordLog(folder.attention_file)
+    log.open(0)
     for step in range(0, last, every):
-        sites = [{"index": i, "name": f"blocks.{i}.attention", "values": _values(sharpness[step], i)} for i in range(layers)]
-        lines.append({"step": step, "sites": sites})
-    folder.attention_file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        sites = [SiteRecord(i, f"blocks.{i}.attention", _values(sharpness[step], i)) for i in range(layers)]
+        record = ProbeRecord(step, sites)
+        log.append(record)
     folder.map_file(0).parent.mkdir()
     for step in range(0, last + 1, 200):
         logits = 6 * sharpness[step] * np.eye(tokens)[None, None].repeat(layers, 0).repeat(2, 1)
         weights = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
         np.save(folder.map_file(step), weights.astype(np.float16))
-    found = {"before": 0.5, "after": 0.95}
-    stages = {when: {"step": 400 if when == "before" else last, "found": _read(high, layers)} for when, high in found.items()}
-    folder.write("probes.json", {"record": lines[-1], "linear": stages})
+    readings = {"before": Readings(400, _read(0.5, layers)), "after": Readings(last, _read(0.95, layers))}
+    folder.write_probes(Probes(record, readings))
 
 
-def _values(sharpness: float, layer: int) -> dict[str, list[float | None]]:
+def _values(sharpness: float, layer: int) -> dict[str, list[float]]:
     ratio = 10 ** (-2 + layer + sharpness)
-    return {"entropy": [0.99 - 0.5 * sharpness - 0.1 * layer, 0.97 - 0.5 * sharpness], "grad_ratio": [ratio, None]}
+    return {"entropy": [0.99 - 0.5 * sharpness - 0.1 * layer, 0.97 - 0.5 * sharpness], "grad_ratio": [ratio, math.nan]}
 
 
-def _read(accuracy: float, layers: int) -> list[dict[str, Any]]:
-    place = {"site": "blocks", "head": None, "representation": "block", "chance": 0.5, "bits": 0.1, "uniform_bits": 1.0}
-    answers = itertools.product(["indicator_1", "label"], range(layers))
-    return [{**place, "layer": layer, "answer": answer, "accuracy": accuracy - 0.01 * layer} for answer, layer in answers]
+def linear_probe(**changes: Any) -> LinearProbe:
+    """A linear probe of a whole block, but for the changes."""
+    block = LinearProbe(
+        site="blocks",
+        layer=0,
+        head=None,
+        representation="block",
+        answer="label",
+        accuracy=0.9,
+        chance=0.5,
+        bits=0.1,
+        uniform_bits=1.0,
+    )
+    return replace(block, **changes)
+
+
+def _read(accuracy: float, layers: int) -> list[LinearProbe]:
+    return [
+        linear_probe(answer=answer, layer=layer, accuracy=accuracy - 0.01 * layer)
+        for answer in ("indicator_1", "label")
+        for layer in range(layers)
+    ]
+
+
+@pytest.fixture(name="linear_probe", scope="session")
+def fixture_linear_probe() -> Any:
+    """Makes a linear probe: ``linear_probe(layer=1, accuracy=0.7)``."""
+    return linear_probe
+
+
+@pytest.fixture(scope="session")
+def groups_of() -> Callable[[Path], Groups]:
+    """Reads the runs in a folder and sorts them as the page does."""
+
+    def groups_of(folder: Path) -> Groups:
+        summary = summarise(find_runs(folder))
+        return Groups([read_rest(run) for run in summary.runs], summary.grouping)
+
+    return groups_of
 
 
 @pytest.fixture(name="plant_attention", scope="session")
@@ -168,13 +218,13 @@ def real_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two fixes, two seeds, really trained, though not for long."""
     from eureka.experiment import run
     from eureka.recipes import recipe
-    from eureka.study import Study
+    from eureka.study.plan import Study
 
     folder = tmp_path_factory.mktemp("real")
     small = {"model.dim": 16, "model.depth": 1, "training.steps": 30, "training.warmup": 5, "training.log_every": 5}
     base = recipe("tiles").but({**small, "training.batch_size": 32, "training.validation_samples": 64})
-    grid = {"attention.name": ["softmax", "norm_softmax"], "training.seed": [0, 1]}
-    real = Study.over(base, grid, folder)
+    grid: dict[str, list[Any]] = {"attention.name": ["softmax", "norm_softmax"], "training.seed": [0, 1]}
+    real = Study.over(base, grid, folder, "tiles")
     for config, place in zip(real.configs, real.prepare(), strict=True):
         run(config, place)
     return folder
@@ -230,7 +280,8 @@ class Page:
         self.driver = driver
 
     def open(self, path: Path) -> None:
-        self.driver.get_log("browser"), self.driver.get_log("performance")
+        self.driver.get_log("browser")
+        self.driver.get_log("performance")
         self.driver.get(path.as_uri())
         self.until(lambda: self.drawn() > 0)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eureka.report import write_report
+from eureka.report.write import write_report
 from eureka.tasks.chain import Chain
 
 Page = Any
@@ -142,11 +142,9 @@ def test_a_double_click_on_the_legend_shows_a_fix_alone(page: Page) -> None:
 
     def alone() -> bool:
         entry = page.driver.find_elements("css selector", "#plot .legendtoggle")[2]
-        ActionChains(page.driver).double_click(
-            entry
-        ).perform()  # on a busy machine it may come as two slow clicks, which undo each other
+        ActionChains(page.driver).double_click(entry).perform()  # a busy machine may make it two clicks, which undo each other
         time.sleep(1)
-        return page.drawn() == 2 * len(RATES) * SEEDS
+        return bool(page.drawn() == 2 * len(RATES) * SEEDS)
 
     page.until(alone, seconds=60)
 

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eureka.report.groups import group
+from eureka.report.groups import Fix, Groups
 from eureka.report.headline import headline, notes
-from eureka.report.reading import read_runs
+
+GroupsOf = Callable[[Path], Groups]
+Said = Callable[[Path], str]
 
 
 @pytest.fixture
-def said(parse: Any) -> Any:
-    return lambda folder: parse(headline(group(read_runs([folder])))).text
+def said(groups_of: GroupsOf) -> Said:
+    return lambda folder: "".join(part.name if isinstance(part, Fix) else part for part in headline(groups_of(folder)))
 
 
-def test_the_fix_that_left_the_plateau_comes_first_with_its_median_step(study: Path, said: Any) -> None:
+def test_the_fix_that_left_the_plateau_comes_first_with_its_median_step(study: Path, said: Said) -> None:
     assert said(study) == "norm_softmax left the plateau in 3 of 3 runs (median step 575); softmax in 0 of 3 within 1,200 steps."
 
 
-def test_a_median_that_is_not_known_is_not_told(tmp_path: Path, plant: Any, said: Any) -> None:
+def test_a_median_that_is_not_known_is_not_told(tmp_path: Path, plant: Any, said: Said) -> None:
     for seed, leap in enumerate([500, None, None]):
         plant(tmp_path, {"training.seed": seed}, leap=leap)
     assert said(tmp_path) == "softmax left the plateau in 1 of 3 runs within 1,200 steps (first at step 525)."
 
 
-def test_budgets_that_differ_are_not_told_as_one(tmp_path: Path, plant: Any, said: Any) -> None:
+def test_budgets_that_differ_are_not_told_as_one(tmp_path: Path, plant: Any, said: Said) -> None:
     plant(tmp_path, {"training.steps": 1200})
     plant(tmp_path, {"training.steps": 600, "training.seed": 1})
     assert said(tmp_path) == "No run left the plateau: softmax in 0 of 2 runs."
 
 
-def test_over_several_rates_it_says_at_how_many(tmp_path: Path, plant: Any, said: Any) -> None:
+def test_over_several_rates_it_says_at_how_many(tmp_path: Path, plant: Any, said: Said) -> None:
     for lr in (1e-4, 3e-4, 1e-3):
         plant(tmp_path, {"training.lr": lr}, leap=700 if lr == 1e-3 else None)
         plant(tmp_path, {"training.lr": lr, "attention.name": "norm_softmax"}, leap=300)
@@ -41,15 +44,15 @@ def test_over_several_rates_it_says_at_how_many(tmp_path: Path, plant: Any, said
     assert said(tmp_path) == told
 
 
-def test_diverged_runs_count_and_are_named(tmp_path: Path, plant: Any, said: Any) -> None:
+def test_diverged_runs_count_and_are_named(tmp_path: Path, plant: Any, said: Said, groups_of: GroupsOf) -> None:
     plant(tmp_path, status="diverged", reached=100)
     plant(tmp_path, {"training.seed": 1})
     assert said(tmp_path) == "No run left the plateau within 1,200 steps: softmax in 0 of 2 runs."
-    assert notes(group(read_runs([tmp_path]))) == ["Diverged, and counted as not having left the plateau: 1 run."]
+    assert notes(groups_of(tmp_path)) == ["Diverged, and counted as not having left the plateau: 1 run."]
 
 
-def test_of_many_unfinished_runs_three_are_named(tmp_path: Path, plant: Any) -> None:
+def test_of_many_unfinished_runs_three_are_named(tmp_path: Path, plant: Any, groups_of: GroupsOf) -> None:
     for seed in range(5):
         plant(tmp_path, {"training.seed": seed}, ended=False, reached=100, name=f"run{seed}")
     told = "5 runs (run0 at step 100, run1 at step 100, run2 at step 100 and 2 more)."
-    assert notes(group(read_runs([tmp_path]))) == [f"Unfinished and not counted, drawn dashed: {told}"]
+    assert notes(groups_of(tmp_path)) == [f"Unfinished and not counted, drawn dashed: {told}"]

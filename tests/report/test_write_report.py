@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eureka.errors import RequestError, WorkError
-from eureka.report import write_report
+from eureka.report.write import write_report
 
 
 def test_a_real_study_becomes_one_page_that_says_what_happened(real_study: Path, tmp_path: Path, parse: Any) -> None:
@@ -23,7 +23,7 @@ def test_a_real_study_becomes_one_page_that_says_what_happened(real_study: Path,
 
 def test_the_page_is_written_without_torch(study: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from eureka.report import write_report;"
+        "import sys, pathlib; from eureka.report.write import write_report;"
         f"write_report([pathlib.Path({str(study)!r})], pathlib.Path({str(tmp_path / 'page.html')!r}));"
         "print('torch' in sys.modules)"
     )

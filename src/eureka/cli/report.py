@@ -18,7 +18,7 @@ def report(
     json: JsonOption = False,
 ) -> None:
     """Write a self-contained page with the curves, the plateaus, the Eureka-moments and the table of all runs found."""
-    from eureka.report import write_report
+    from eureka.report.write import write_report
 
     for folder in folders:
         if not folder.is_dir():

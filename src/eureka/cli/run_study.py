@@ -92,10 +92,10 @@ def _finished(folders: Sequence[RunFolder]) -> int:
 def _write(title: str, folder: Path, summary: Summary, failures: Sequence[Failure]) -> dict[str, Any]:
     """Write the report, ``runs.csv`` and ``summary.json``; the document is what the last one holds."""
     from eureka.files import write_whole
-    from eureka.report.write import write_report
+    from eureka.report.write import write_report_of
     from eureka.study.summary import write_runs
 
-    page = write_report([run.folder.path for run in summary.runs], folder / "report.html", title=title)
+    page = write_report_of(summary, folder / "report.html", title=title)
     write_runs(summary.runs, folder / "runs.csv")
     document = {
         "title": title,

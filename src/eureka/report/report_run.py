@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from eureka.errors import RequestError
-from eureka.runs import (
-    Metrics,
-    Origin,
-    Outcome,
-    ProbeRecord,
-    Probes,
-    Run,
-    RunFolder,
-    StoredConfig,
-    TaskRecord,
-    find_runs,
-    read_run,
-)
+from eureka.runs import Metrics, Origin, Outcome, ProbeRecord, Probes, Run, RunFolder, StoredConfig, TaskRecord
 
 
 @dataclass(frozen=True)
@@ -68,19 +54,8 @@ class ReportRun:
         return "unfinished" if self.metrics else "not begun"
 
 
-def find_all_runs(folders: Iterable[Path]) -> list[Run]:
-    """Every run in the folders, each once."""
-    folders = list(folders)
-    found = {run.path.resolve(): run for folder in folders for run in find_runs(folder)}
-    runs = [run for run in map(read_run, found.values()) if run is not None]
-    if not runs:
-        where = ", ".join(map(str, folders)) or "no folder"
-        raise RequestError(f"no runs found in {where}; give a folder that `eureka compare` or `eureka run` has written.")
-    return runs
-
-
-def complete(run: Run) -> ReportRun:
-    """A run whose config and outcome are known, with the rest of its files."""
+def read_rest(run: Run) -> ReportRun:
+    """A run whose config and outcome have been read, with the rest of its files."""
     folder = run.folder
     return ReportRun(
         run=run,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from eureka.errors import RequestError
 from eureka.files import write_whole
 from eureka.formats import plural
 from eureka.report.attention_figures import attention_figure, attention_maps, reading_pictures
@@ -14,10 +15,11 @@ from eureka.report.details import again, config_details, plateau, runs_table, ve
 from eureka.report.groups import Groups
 from eureka.report.headline import headline, notes
 from eureka.report.page import Page, ScriptData, render
-from eureka.report.report_run import complete, find_all_runs
+from eureka.report.report_run import read_rest
 from eureka.report.results import Download, heat_map, results_csv, results_table
-from eureka.study.arms import Grouping, group_runs
-from eureka.study.comparison import Comparison, compare_arms
+from eureka.runs import find_runs
+from eureka.study.comparison import Comparison
+from eureka.study.summary import Summary, summarise
 
 
 def write_report(folders: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
@@ -25,25 +27,22 @@ def write_report(folders: Sequence[Path], output: Path, *, title: str | None = N
 
     It needs no network and no other file; runs that have not ended are drawn as far as they are.
     """
-    grouping = group_runs(find_all_runs(folders))
-    return write_report_of(grouping, compare_arms(grouping), output, title=title, folders=folders)
+    found = {run.path.resolve(): run for folder in folders for run in find_runs(folder)}  # each once
+    summary = summarise(found.values())
+    if not summary.runs:
+        where = ", ".join(map(str, folders)) or "no folder"
+        raise RequestError(f"no runs found in {where}; give a folder that `eureka compare` or `eureka run` has written.")
+    return write_report_of(summary, output, title=title, folders=folders)
 
 
-def write_report_of(
-    grouping: Grouping,
-    comparisons: Sequence[Comparison],
-    output: Path,
-    *,
-    title: str | None = None,
-    folders: Sequence[Path] | None = None,
-) -> Path:
-    """The same page about runs that were read, grouped and compared already, as `eureka compare` has: nothing is computed twice.
+def write_report_of(summary: Summary, output: Path, *, title: str | None = None, folders: Sequence[Path] | None = None) -> Path:
+    """The same page about a study that was read, grouped and compared already, so that nothing is computed twice.
 
     folders   what the page's own command line names; the folders of the runs unless given
     """
-    groups = Groups([complete(run) for run in grouping.runs], grouping)
-    places = [run.folder.path for run in grouping.runs] if folders is None else folders
-    write_whole(output, render(_page(groups, comparisons, places, output, title)).encode())
+    groups = Groups([read_rest(run) for run in summary.runs], summary.grouping)
+    places = [run.folder.path for run in summary.runs] if folders is None else folders
+    write_whole(output, render(_page(groups, summary.comparisons, places, output, title)).encode())
     return output
 
 

@@ -65,13 +65,13 @@ def _alike(runs: Sequence[Made]) -> list[list[Made]]:
 
 
 def _compare(alike: Sequence[Made]) -> str | None:
-    """One `eureka compare`, if the runs are a full grid of fixes, learning rates and the seeds 0 to N - 1."""
+    """One `eureka compare`, if there are several runs and they are a full grid of fixes, learning rates and seeds 0 to N - 1."""
     configs = [config for config, _ in alike]
     fixes = sorted({config.fix for config in configs}, key=lambda fix: (fix != BASELINE, fix))
     rates, seeds = sorted({config.lr for config in configs}), {config.seed for config in configs}
     grid = {(config.fix, config.lr, config.seed) for config in configs}
     full = {(fix, lr, seed) for fix in fixes for lr in rates for seed in range(len(seeds))}
-    if grid != full or len(alike) != len(grid) or _own_settings(alike, len(fixes)):
+    if len(alike) == 1 or grid != full or len(alike) != len(grid) or _own_settings(alike, len(fixes)):
         return None
     recipe, changes = _start(*alike[0])
     chosen = ["--fix", ",".join(fixes), "--lr", ",".join(map(repr, rates)), "--seeds", str(len(seeds))]

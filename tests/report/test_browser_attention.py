@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from eureka.report import write_report
+from eureka.report.write import write_report
+from eureka.runs import Probes, Readings, TaskRecord
 
 Page = Any
 """The page of conftest.py: one that is open in the browser."""
@@ -124,16 +125,12 @@ def test_dark_mode_reaches_the_maps(page: Page) -> None:
 
 
 def test_hostile_names_of_tokens_and_answers_are_shown_and_do_nothing(
-    browser: Page, tmp_path: Path, plant: Any, plant_attention: Any
+    browser: Page, tmp_path: Path, plant: Any, plant_attention: Any, linear_probe: Any
 ) -> None:
     run = plant(tmp_path / "study", {"attention.name": HOSTILE}, leap=500)
     plant_attention(run, 500)
-    run.write("task.json", {"levels": run.levels(), "tokens": [f"{HOSTILE} {i}" for i in range(5)]})
-    found = run.probes()
-    for stage in found["linear"].values():
-        for one in stage["found"]:
-            one["answer"] = HOSTILE
-    run.write("probes.json", found)
+    run.write_task(TaskRecord(run.levels(), [f"{HOSTILE} {i}" for i in range(5)]))
+    run.write_probes(Probes(linear={"after": Readings(1200, [linear_probe(answer=HOSTILE)])}))
     browser.open(write_report([tmp_path / "study"], tmp_path / "report.html"))
     browser.until(lambda: browser.ask("return document.querySelectorAll('#maps .hm image').length") == 4)
     assert browser.ask("return document.querySelectorAll('img, figure a').length") == 0
