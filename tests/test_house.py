@@ -16,7 +16,7 @@ SOURCE = Path(eureka.__file__).parent
 
 ANYONE = {"errors", "registry", "lazy", "files", "formats"}
 BELOW: dict[str, set[str]] = {
-    "curves": {"runs"},
+    "curves": set(),
     "runs": set(),
     "schedules": set(),
     "attention": {"schedules"},
