@@ -32,7 +32,7 @@ test: lint data
 
 bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/eureka bench attention
-	OMP_NUM_THREADS=1 $(BIN)/eureka bench detect
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.detect
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tasks
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.training
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.patched

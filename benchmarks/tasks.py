@@ -25,7 +25,7 @@ from eureka.config import RunConfig
 from eureka.data.images import load_images
 from eureka.errors import RequestError
 from eureka.experiment import build
-from eureka.recipes import RECIPES
+from eureka.recipes import RECIPES, recipe
 from eureka.tasks import TASKS, Task
 from eureka.training.optimiser import make_optimiser
 
@@ -58,9 +58,9 @@ class Skipped:
 def plan() -> list[str]:
     """The recipes that are measured: for each task the first of the small ones, and where there is none, any."""
     chosen: dict[str, str] = {}
-    for name, recipe in RECIPES.items():
+    for name, found in RECIPES.items():
         if name.startswith("small/") or "/" not in name:
-            chosen.setdefault(recipe.task, name)
+            chosen.setdefault(found.task, name)
     return [chosen[task] for task in TASKS.names() if task in chosen]
 
 
@@ -68,10 +68,10 @@ def run(recipes: Sequence[str], progress: Callable[[str], None] = lambda line: N
     """The speed of each recipe's task; and the tasks whose data is not on this machine."""
     torch.set_num_threads(1)
     speeds, skipped = [], []
-    for name in recipes:
+    for name, config in [(name, recipe(name)) for name in recipes]:  # a wrong name is an error before anything is measured
         progress(name)
         try:
-            speeds.append(sampling_speed(RECIPES[name].make()))
+            speeds.append(sampling_speed(config))
         except RequestError as error:
             skipped.append(Skipped(RECIPES[name].task, str(error)))
     return speeds, skipped

@@ -69,12 +69,13 @@ def run(
 ) -> TrainingCosts:
     """The cost of every recipe's step, and how well the pool uses the cores."""
     torch.set_num_threads(1)
+    configs = {name: recipe(name) for name in recipes}  # a wrong name is an error before anything is measured
     rate = matmul_rate()
     costs, skipped = [], {}
-    for name in recipes:
+    for name, config in configs.items():
         progress(name)
         try:
-            costs.append(loop_cost(name, recipe(name), rate, rounds))
+            costs.append(loop_cost(name, config, rate, rounds))
         except RequestError as error:  # data that is not on this machine
             skipped[name] = str(error)
     progress("pool")

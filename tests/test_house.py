@@ -93,6 +93,29 @@ def test_the_check_of_imports_can_fail(tmp_path: Path) -> None:
     assert imports(guilty) == {"cli"}
 
 
+def private_names(path: Path) -> set[str]:
+    """Names with a leading underscore that a file takes from others."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            found.add(node.attr)
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def test_benchmarks_use_public_names_only() -> None:
+    files = list((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
+    assert files
+    assert {path.name: names for path in files if (names := private_names(path))} == {}
+
+
+def test_the_check_of_private_names_can_fail(tmp_path: Path) -> None:
+    guilty = tmp_path / "guilty.py"
+    guilty.write_text("from eureka.bench.attention import _batch\nloop._save()\nself._own()\n")
+    assert private_names(guilty) == {"_batch", "_save"}
+
+
 def test_the_public_names_are_frozen_and_exist() -> None:
     expected = [
         "AttentionProbe",

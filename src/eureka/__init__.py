@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eureka.curves.moment import EurekaMoment
     from eureka.curves.online import OnlineDetector
     from eureka.curves.plateaus import find_plateaus
-    from eureka.curves.readers import read_curve
+    from eureka.curves.readers.curve import read_curve
     from eureka.errors import EurekaError, RequestError
     from eureka.experiment import RunResult, run
     from eureka.patching.patch import patch
@@ -63,7 +63,7 @@ __getattr__, __dir__ = lazy(
         "find_plateaus": "eureka.curves.plateaus",
         "linear_probes": "eureka.probes.linear",
         "patch": "eureka.patching.patch",
-        "read_curve": "eureka.curves.readers",
+        "read_curve": "eureka.curves.readers.curve",
         "recipe": "eureka.recipes",
         "write_report": "eureka.report.write",
         **dict.fromkeys(["EurekaError", "RequestError"], "eureka.errors"),

@@ -66,6 +66,15 @@ def measurement(value: float) -> str:
     return f"{value:.3f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.1e}"
 
 
+def step(value: float) -> str:
+    """A training step; steps can be fractions, such as epochs.
+
+    >>> step(5_999_849.3), step(84.25), step(0.01234567)
+    ('5,999,849', '84.25', '0.01235')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def setting(value: Any) -> str:
     """A value as it is typed after ``--set KEY=``.
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.ndimage import maximum_filter1d
 
-from eureka.curves.falls import at_scale, scales, sliding_max
-from eureka.curves.features import kept, rank, smooth, white_noise
-from eureka.curves.grid import clean, even_grid, grids
-from eureka.curves.locate import steepest
-from eureka.curves.picture import picture
-from eureka.curves.plateaus import find_plateaus, flat_stretches
+from eureka.curves.candidates import falls_at, scales, sliding_max
+from eureka.curves.confidence import lasting_step, upper_median
+from eureka.curves.grid import clean, even_grid, grids, smooth, white_noise
+from eureka.curves.plateaus import find_plateaus, flat_stretches, longest_flat_stretch
+from eureka.curves.plot import terminal_plot
+from eureka.curves.steepest import steepest_index
+from eureka.curves.thresholds import THRESHOLDS
 
 
 @settings(max_examples=50, deadline=None)
@@ -24,10 +27,17 @@ def test_sliding_max_is_the_max_of_each_window(values: list[float], width: int) 
     assert sliding_max(array, width).tolist() == [array[i : i + width].max() for i in range(len(array))]
 
 
+@pytest.mark.parametrize("width", [1, 2, 7, 64, 199])
+def test_sliding_max_is_the_maximum_filter_of_scipy(width: int) -> None:
+    values = np.random.default_rng(0).standard_normal(200)
+    theirs = maximum_filter1d(values, width, mode="constant", cval=-np.inf, origin=-(width // 2))
+    assert np.array_equal(sliding_max(values, width), theirs)
+
+
 @pytest.mark.parametrize(("gap", "window"), scales(100))
 def test_falls_are_differences_of_window_means(gap: int, window: int) -> None:
     y = np.random.default_rng(gap).standard_normal(100) + 1e6
-    scale = at_scale(y, gap, window)
+    scale = falls_at(y, gap, window)
     for i in range(len(scale.fall)):
         before, after = y[i : i + window].mean(), y[i + window + gap : i + 2 * window + gap].mean()
         assert scale.fall[i] == pytest.approx(before - after, abs=1e-8)
@@ -51,16 +61,16 @@ def test_white_noise_ignores_trends_and_jumps() -> None:
     assert white_noise(y).mean() == pytest.approx(0.2, rel=0.1)
 
 
-def test_rank_is_a_quantile_without_interpolation() -> None:
-    values = np.random.default_rng(0).standard_normal(101)
-    for share in (0.0, 0.5, 0.75, 0.98, 1.0):
-        assert rank(values, share) == np.sort(values)[min(int(share * 101), 100)]
+@pytest.mark.parametrize("size", [1, 2, 3, 100, 101])
+def test_the_upper_median_is_that_of_the_standard_library(size: int) -> None:
+    values = np.random.default_rng(0).standard_normal(size)
+    assert upper_median(values) == statistics.median_high(values.tolist())
 
 
-def test_kept_is_the_step_of_a_least_squares_fit() -> None:
+def test_the_lasting_step_is_that_of_a_least_squares_fit() -> None:
     rng = np.random.default_rng(1)
     y = 3.0 - 0.002 * np.arange(300.0) - 1.0 * (np.arange(300) >= 150) + 0.05 * rng.standard_normal(300)
-    step, error = kept(y, 0, 150.0, 150.0, 10.0)
+    step, error = lasting_step(y, 0, 150.0, 150.0, 10.0)
     at = np.r_[50:150, 150:250]
     design = np.column_stack([np.ones(200), at, at >= 150])
     slow = -np.linalg.lstsq(design, y[at], rcond=None)[0][2]
@@ -73,18 +83,24 @@ def test_kept_is_the_step_of_a_least_squares_fit() -> None:
 @pytest.mark.parametrize("at", [60.0, 100.3, 140.7])
 def test_steepest_is_exact_without_noise(at: float) -> None:
     t = np.arange(200.0)
-    assert steepest(1.0 / (1.0 + np.exp((t - at) / 4.0)), at - 8.8, at + 8.8) == pytest.approx(at, abs=0.15)
+    assert steepest_index(1.0 / (1.0 + np.exp((t - at) / 4.0)), at - 8.8, at + 8.8) == pytest.approx(at, abs=0.15)
     tail = np.exp(-np.maximum(t - at, 0.0) / 8.0)
-    assert steepest(tail, at + 0.8, at + 18.4) == pytest.approx(at, abs=0.6)
+    assert steepest_index(tail, at + 0.8, at + 18.4) == pytest.approx(at, abs=0.6)
 
 
 def test_an_even_log_is_its_own_grid() -> None:
-    x = 7.0 + 3.0 * np.arange(500)
+    x = 7.0 + 3.0 * np.arange(500.0)
     y = np.cos(np.arange(500.0) / 40.0)
     grid = even_grid(x, y)
     assert grid.values == pytest.approx(y)
     assert [grid.step(i) for i in (0, 499)] == pytest.approx([7.0, x[-1]])
     assert grid.index(grid.step(12.5)) == pytest.approx(12.5)
+
+
+def test_the_points_that_are_searched_grow_with_the_logarithm_of_the_log() -> None:
+    searched = [sum(len(grid.values) for grid in grids(*clean(np.zeros(points)))) for points in (4_000, 64_000, 1_024_000)]
+    assert searched[-1] <= 6 * THRESHOLDS.grid_points
+    assert searched[1] - searched[0] == searched[2] - searched[1] == 2 * THRESHOLDS.grid_points  # two grids for a factor of 16
 
 
 def test_long_logs_get_finer_grids_of_their_beginning() -> None:
@@ -115,11 +131,9 @@ def test_plateaus_are_found_whether_or_not_something_ended_them() -> None:
 
 def test_the_longest_flat_stretch_agrees_with_trying_all() -> None:
     rng = np.random.default_rng(0)
-    from eureka.curves.plateaus import _longest
-
     for _ in range(20):
         y = np.cumsum(rng.standard_normal(40))
-        a, b = _longest(y, 2.5)
+        a, b = longest_flat_stretch(y, 2.5)
         best = max(j - i for i in range(40) for j in range(i, 40) if np.ptp(y[i : j + 1]) <= 2.5)
         assert b - a == best
         assert np.ptp(y[a : b + 1]) <= 2.5
@@ -133,7 +147,7 @@ def test_flat_stretches_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize("columns", [10, 64])
-def test_a_picture_has_the_size_asked_for(columns: int) -> None:
-    lines = picture(np.sin(np.arange(1000.0) / 100.0), np.arange(1000.0), columns=columns, rows=5)
+def test_a_terminal_plot_has_the_size_asked_for(columns: int) -> None:
+    lines = terminal_plot(np.sin(np.arange(1000.0) / 100.0), np.arange(1000.0), columns=columns, rows=5)
     assert len(lines) == 6
     assert len({len(line) for line in lines[:5]}) == 1

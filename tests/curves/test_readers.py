@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from eureka.curves.readers import delimited, read_curve
-from eureka.curves.readers.source import Thinner
+from eureka.curves.grid import Array
+from eureka.curves.readers import delimited, series
+from eureka.curves.readers.curve import read_curve
+from eureka.curves.readers.series import Series
 from eureka.curves.readers.tensorboard import scalars
 from eureka.errors import RequestError, UnknownNameError
 
@@ -84,7 +87,7 @@ def test_fast_and_slow_parsing_agree(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert fast.points == slow.points == 100
 
 
-def test_lightning_rows_that_lack_the_loss_are_passed_over(tmp_path: Path) -> None:
+def test_lightning_rows_that_lack_the_loss_are_left_out(tmp_path: Path) -> None:
     lines = ["epoch,step,train_loss,val_loss,lr-AdamW"]
     for step, value, rate in zip(STEPS, LOSS, RATE, strict=True):
         lines += [f"0,{step:.0f},{value},,", f"0,{step:.0f},,{value + 1},", f"0,{step:.0f},,,{rate}"]
@@ -169,7 +172,8 @@ def test_a_tensorboard_record_cut_short_is_left_out(tmp_path: Path) -> None:
     writer.close()
     [file] = tmp_path.glob("*tfevents*")
     file.write_bytes(file.read_bytes()[:-5])
-    assert len(list(scalars(file))) == 49
+    with file.open("rb") as opened:
+        assert len(list(scalars(file, opened))) == 49
 
 
 def test_columns_can_be_set_and_wrong_ones_name_the_nearest(tmp_path: Path) -> None:
@@ -209,7 +213,7 @@ def test_a_learning_rate_may_come_from_a_file_of_its_own(tmp_path: Path) -> None
         (b"step\n1\n2\n", "no column of numbers is left for the loss"),
     ],
 )
-def test_bad_files_are_told_in_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_bad_file_gives_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
     file = tmp_path / "log.txt"
     file.write_bytes(content)
     with pytest.raises(RequestError, match=message) as caught:
@@ -217,7 +221,7 @@ def test_bad_files_are_told_in_one_sentence(tmp_path: Path, content: bytes, mess
     assert "\n" not in str(caught.value)
 
 
-def test_missing_files_and_empty_folders_are_told(tmp_path: Path) -> None:
+def test_missing_files_and_empty_folders_give_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no such file"):
         read_curve(tmp_path / "nothing.csv")
     with pytest.raises(RequestError, match=r"without metrics\.jsonl"):
@@ -227,15 +231,56 @@ def test_missing_files_and_empty_folders_are_told(tmp_path: Path) -> None:
         read_curve(tmp_path / "bad.csv.gz")
 
 
-def test_the_last_line_of_a_run_that_goes_on_may_be_short(tmp_path: Path) -> None:
+def test_the_last_line_of_a_run_in_progress_may_be_short(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     file.write_text("step,loss,lr\n1,2.0,0.1\n2,1.9,0.1\n3,1")
     assert read_curve(file).points == 2
 
 
+def test_a_table_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, parsed, told = tmp_path / "log.csv", 0, 0
+    file.write_text(table(","))
+    whole = delimited._table
+
+    def counted(path: Path, layout: delimited.Layout, text: bytes, line: int, last: bool) -> Array:
+        nonlocal parsed
+        rows = whole(path, layout, text, line, last)
+        parsed += len(rows)
+        return rows
+
+    def progress(count: int) -> None:
+        nonlocal told
+        told += count
+
+    monkeypatch.setattr(delimited, "BLOCK", 300)
+    monkeypatch.setattr(delimited, "_table", counted)
+    curve = read_curve(file, progress=progress)
+    assert curve.lr is not None
+    assert parsed == curve.points == 100
+    assert told == len(table(",")) - len("step,train_loss,lr\n")
+
+
+def test_columns_of_numbers_are_known_by_the_first_block_that_has_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("step,loss,note\n" + ",,\n" * 200 + "".join(f"{i},{2.0 - i},\n" for i in range(50)))
+    monkeypatch.setattr(delimited, "BLOCK", 100)
+    curve = read_curve(file)
+    assert (curve.metrics, curve.points) == (("step", "loss"), 50)
+
+
+def test_a_damaged_archive_gives_one_sentence_wherever_the_damage_is(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv.gz"
+    rng = np.random.default_rng(0)
+    whole = gzip.compress(("step,loss\n" + "".join(f"{i},{v}\n" for i, v in enumerate(rng.random(50_000)))).encode())
+    for damaged in (whole[:200], whole[: len(whole) // 2], whole[:-300] + bytes(300)):
+        file.write_bytes(damaged)
+        with pytest.raises(RequestError, match="cannot be read"):
+            read_curve(file)
+
+
 def test_a_thinned_series_keeps_its_mean_and_its_bounds() -> None:
     rng = np.random.default_rng(0)
-    values, thin = rng.standard_normal(100_003), Thinner(limit=1000)
+    values, thin = rng.standard_normal(100_003), Series(limit=1000)
     for part in np.array_split(values, 37):
         thin.add(np.arange(len(part), dtype=float) + thin.points, part)
     steps, kept = thin.result()
@@ -246,16 +291,12 @@ def test_a_thinned_series_keeps_its_mean_and_its_bounds() -> None:
 
 
 def test_a_long_file_is_read_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tracemalloc
-
-    from eureka.curves.readers import source
-
     file = tmp_path / "long.csv"
     with file.open("w") as out:
         out.write("step,loss\n")
         for start in range(0, 400_000, 50_000):
             out.write("".join(f"{i},{2.0 - i / 1e6:.5f}\n" for i in range(start, start + 50_000)))
-    monkeypatch.setattr(source.Thinner.__init__, "__defaults__", (20_000,))
+    monkeypatch.setattr(series.Series.__init__, "__defaults__", (20_000,))
     monkeypatch.setattr(delimited, "BLOCK", 1 << 16)
     tracemalloc.start()
     curve = read_curve(file)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eureka.curves.calibration import case, fit, logistic, reliability
+from benchmarks.detector_calibration import RIDGE, fit, labelled, logistic, reliability
+from benchmarks.detector_quality import BORDER, MODERATE, score_kinds
 from eureka.curves.detector import detect
-from eureka.curves.measure import BORDER, MODERATE, score_kinds
 from eureka.curves.score import Score, match, total
-from eureka.curves.synthetic import Planted, Setting, Truth, held_out, landmarks, makers, plant, suite
+from eureka.curves.sketch import Difficulty, Planted, Truth, held_out, landmarks, sigmoid
+from eureka.curves.synthetic import MAKERS, plant, suite
 from eureka.errors import UnknownNameError
 
 
@@ -22,7 +23,7 @@ def test_precision_recall_and_step_error_hold_at_moderate_noise() -> None:
     assert all_.median_error <= 0.02
 
 
-def test_it_does_as_well_on_shapes_and_noises_that_the_fit_never_met() -> None:
+def test_it_does_as_well_on_shapes_and_noises_that_the_fit_did_not_use() -> None:
     scores = score_kinds(detect, 8, seed=12, noise=MODERATE, unseen=True)
     all_ = total(score for kind, score in scores.items() if kind not in BORDER)
     assert all_.precision >= 0.93
@@ -31,7 +32,7 @@ def test_it_does_as_well_on_shapes_and_noises_that_the_fit_never_met() -> None:
 
 def test_confidence_means_what_it_says_on_unseen_shapes() -> None:
     rng = np.random.default_rng(5)
-    cases = [case(curve) for noise in (0.03, 0.1) for curve in suite(8, rng, held_out(Setting(noise=noise)))]
+    cases = [labelled(curve) for noise in (0.03, 0.1) for curve in suite(8, rng, held_out(Difficulty(noise=noise)))]
     rows = reliability(cases, bins=4)
     wrong = sum(abs(mean - share) * count for mean, share, count in rows) / sum(count for _, _, count in rows)
     assert wrong < 0.03
@@ -47,19 +48,31 @@ def test_the_logistic_fit_finds_the_weights_that_made_the_labels() -> None:
     assert level == pytest.approx(offset, abs=0.1)
 
 
+def test_the_logistic_fit_is_where_the_penalised_likelihood_has_no_slope() -> None:
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((500, 3)) * [1.0, 20.0, 0.5] + [3.0, 0.0, -2.0]
+    labels = (features[:, 0] - 0.1 * features[:, 1] + rng.standard_normal(500) > 3.0).astype(float)
+    weights, offset = logistic(features, labels)
+    spread = features.std(axis=0)
+    error = 1.0 / (1.0 + np.exp(-(features @ weights + offset))) - labels
+    slope = (features - features.mean(axis=0)).T @ error / spread + RIDGE * weights * spread
+    assert slope == pytest.approx(np.zeros(3), abs=1e-6)
+    assert error.sum() == pytest.approx(0.0, abs=1e-6)
+
+
 def test_a_fit_on_few_curves_orders_drops_as_the_kept_one_does() -> None:
     rng = np.random.default_rng(8)
-    cases = [case(curve) for curve in suite(4, rng, Setting(noise=0.05))]
+    cases = [labelled(curve) for curve in suite(4, rng, Difficulty(noise=0.05))]
     weights, _ = fit(cases, rounds=2)
     assert weights[0] > 0  # length
     assert weights[1] > 0  # noise
 
 
-@pytest.mark.parametrize("name", list(makers()))
+@pytest.mark.parametrize("name", list(MAKERS))
 def test_planted_truth_lies_on_its_curve(name: str) -> None:
     rng = np.random.default_rng(1)
     for _ in range(5):
-        curve = plant(name, rng, Setting(noise=0.0))
+        curve = plant(name, rng, Difficulty(noise=0.0))
         for truth in curve.truths:
             assert curve.steps[0] < truth.onset < truth.end < curve.steps[-1]
             assert truth.onset - 0.1 * truth.length < truth.steepest < truth.end  # a kink is steepest before 5 % are done
@@ -70,8 +83,6 @@ def test_planted_truth_lies_on_its_curve(name: str) -> None:
 
 
 def test_landmarks_are_those_of_the_logistic() -> None:
-    from eureka.curves.shapes import sigmoid
-
     first, last, fastest = landmarks(sigmoid)
     assert (first, last, fastest) == pytest.approx((-np.log(19.0), np.log(19.0), 0.0), abs=1e-3)
 

@@ -66,31 +66,3 @@ def _cell(value: object) -> str:
         if isinstance(value, (int, float))
         else str(value)
     )
-
-
-@app.command()
-def detect(
-    json: JsonOption = False,
-    curves: Annotated[int, typer.Option("--curves", metavar="N", min=1, help="Planted curves of each kind.")] = 10,
-) -> None:
-    """Our detector of Eureka-moments beside ruptures' change-point searches, each at its best penalty, on the same curves."""
-    from eureka.bench import detect as bench
-
-    rows = bench.as_documents(bench.run(curves, progress=say))
-    if json:
-        print_json({"rows": rows})
-        return
-    print_table(
-        ["detector", "curves", "precision", "recall", "seconds", "points"],
-        [
-            [
-                r["detector"],
-                str(r["curves"]),
-                f"{r['precision']:.3f}",
-                f"{r['recall']:.3f}",
-                f"{r['seconds']:.2f}",
-                f"{r['points']:,}",
-            ]
-            for r in rows
-        ],
-    )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eureka.curves.finding import Finding
 
 LONG = 50_000_000
-"""Bytes from which reading a file shows a bar."""
+"""Reading a file of at least this many bytes shows a progress bar."""
 
 
 def detect(
@@ -43,9 +43,11 @@ def detect(
 ) -> None:
     """Say where the loss sat on a plateau, where it left it abruptly, and how sure that is."""
     from eureka.curves.finding import examine
-    from eureka.curves.readers import read_curve
+    from eureka.curves.plot import check_plot, write_plot
+    from eureka.curves.readers.curve import read_curve
 
-    _check_plot(plot)
+    if plot is not None:
+        check_plot(plot)
     findings, failed = [], False
     for file in files:
         try:
@@ -62,27 +64,17 @@ def detect(
         print_json({"files": [finding.document() for finding in findings]})
     else:
         for finding in findings:
-            _show(finding)
+            _print(finding)
     if plot is not None and findings:
-        from eureka.curves.plot import write_plot
-
         write_plot(findings, plot)
     if failed:
         raise typer.Exit(2)
 
 
-def _check_plot(plot: Path | None) -> None:
-    """A wrong name is told before the work, not after it."""
-    if plot is not None and plot.suffix.lower() not in (".html", ".htm", ".png"):
-        raise RequestError(f"--plot {plot}: the name must end in .html or .png.")
-    if plot is not None and not plot.parent.is_dir():
-        raise RequestError(f"cannot write {plot}: there is no folder {plot.parent}.")
-
-
-def _show(finding: Finding) -> None:
+def _print(finding: Finding) -> None:
     """The verdict, the moments, and the curve, for people."""
-    from eureka.curves.finding import place
-    from eureka.curves.picture import picture
+    from eureka.curves.plot import terminal_plot
+    from eureka.formats import step
 
     curve, out = finding.curve, sys.stdout.write
     out(f"{curve.file}: {finding.verdict()}\n")
@@ -91,9 +83,9 @@ def _show(finding: Finding) -> None:
     if others:
         out(f"  also there: {', '.join(others[:12])}{', …' if len(others) > 12 else ''} (choose with --column)\n")
     for moment in finding.moments:
-        span = " → ".join(place(step) for step in (moment.onset, moment.steepest, moment.end))
+        span = " → ".join(step(at) for at in (moment.onset, moment.steepest, moment.end))
         out(f"  {moment.kind:8}  {span}  loss {moment.before:.4g} → {moment.after:.4g}  confidence {moment.confidence:.2f}\n")
-    for line in picture(curve.values, curve.steps, finding.moments, finding.plateaus):
+    for line in terminal_plot(curve.values, curve.steps, finding.moments, finding.plateaus):
         out(f"  {line}\n")
     out("\n")
 

@@ -9,21 +9,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eureka.curves.confidence import probability
-from eureka.curves.falls import at_scale, candidates, scales
-from eureka.curves.features import NAMES, Drop, extent, measure, white_noise
-from eureka.curves.grid import Array, Grid, clean, grids
-from eureka.curves.kinds import kind_of, undoes
-from eureka.curves.locate import steepest
+from eureka.curves.candidates import falls_at, find_candidates, scales
+from eureka.curves.confidence import FEATURES, probability
+from eureka.curves.drops import Drop, measure_drop
+from eureka.curves.grid import Array, Grid, clean, extent, grids, white_noise
+from eureka.curves.kinds import is_recovery, kind_of
 from eureka.curves.moment import EurekaMoment, Plateau
+from eureka.curves.steepest import steepest_index
+from eureka.curves.thresholds import THRESHOLDS
 
-FEWEST = 12
-"""Fewer points show no plateau and no drop."""
-SURE = 0.5
-"""Moments less likely than this are not reported unless asked for."""
-RECOVERED = 10.0
-"""A recovery is reported if it is this many standard deviations of the noise."""
-NOISE = NAMES.index("noise")
+NOISE = FEATURES.index("noise")
 
 
 def detect(
@@ -31,7 +26,7 @@ def detect(
     steps: ArrayLike | None = None,
     *,
     lr: ArrayLike | None = None,
-    min_confidence: float = SURE,
+    min_confidence: float = THRESHOLDS.sure,
 ) -> list[EurekaMoment]:
     """All Eureka-moments of a curve, in order; NaNs, gaps, duplicated and unsorted steps do no harm.
 
@@ -46,32 +41,32 @@ def detect(
     []
     """
     x, y = clean(values, steps)
-    if len(x) < FEWEST:
+    if len(x) < THRESHOLDS.min_points:
         return []
     rates = None if lr is None else clean(lr, np.arange(len(np.ravel(values))) if steps is None else steps)
-    found = [(grid, drop, probability(drop.features)) for grid in grids(x, y) for drop in drops(grid)]
-    found = [one for one in found if one[2] >= min_confidence]
-    moments = [_moment(grid, drop, sure, rates) for grid, drop, sure in separate(found) if _worth_telling(grid, drop)]
+    found = [(grid, drop, probability(drop.features)) for grid in grids(x, y) for drop in find_drops(grid)]
+    sure = separate([one for one in found if one[2] >= min_confidence])
+    moments = [_moment(grid, drop, confidence, rates) for grid, drop, confidence in sure if _is_clear(grid, drop)]
     return sorted(moments, key=lambda moment: moment.steepest)
 
 
-def _worth_telling(grid: Grid, drop: Drop) -> bool:
-    """Noise goes up and down all the time: a recovery must stand out from it more clearly than its confidence asks."""
-    return drop.features[NOISE] >= np.log(RECOVERED) or not undoes(grid, drop)
+def _is_clear(grid: Grid, drop: Drop) -> bool:
+    """A recovery must stand out from the noise more clearly than its confidence asks: noise itself goes up and down."""
+    return drop.features[NOISE] >= np.log(THRESHOLDS.recovery_noise) or not is_recovery(grid, drop)
 
 
-def drops(grid: Grid) -> list[Drop]:
+def find_drops(grid: Grid) -> list[Drop]:
     """All candidate drops of one grid, at every scale."""
     y = grid.values
-    if len(y) < FEWEST:
+    if len(y) < THRESHOLDS.min_points:
         return []
     noise, reach, found = white_noise(y), extent(y), []
-    usable = len(y) if grid.last else int(0.7 * len(y))  # beyond, the cut would look like the end of the log
+    usable = len(y) if grid.last else int(0.7 * len(y))  # later drops would see the cut as the end of the log
     for gap, window in scales(len(y)):
-        scale = at_scale(y, gap, window)
-        for index in candidates(scale, noise):
+        scale = falls_at(y, gap, window)
+        for index in find_candidates(scale, noise):
             if index + scale.length + window <= usable:
-                drop = measure(y, noise, scale, index, reach, last=grid.last)
+                drop = measure_drop(y, noise, scale, index, reach, last=grid.last)
                 if drop is not None:
                     found.append(drop)
     return found
@@ -87,8 +82,8 @@ def separate(found: list[tuple[Grid, Drop, float]]) -> list[tuple[Grid, Drop, fl
     return kept
 
 
-def _moment(grid: Grid, drop: Drop, sure: float, rates: tuple[Array, Array] | None) -> EurekaMoment:
-    fastest = min(steepest(grid.values, drop.tenth, drop.ninetieth), drop.end)
+def _moment(grid: Grid, drop: Drop, confidence: float, rates: tuple[Array, Array] | None) -> EurekaMoment:
+    fastest = min(steepest_index(grid.values, drop.tenth, drop.ninetieth), drop.end)
     onset = grid.step(min(drop.onset, fastest))  # a sudden drop is steepest before a twentieth of it is done
     return EurekaMoment(
         onset=onset,
@@ -98,5 +93,5 @@ def _moment(grid: Grid, drop: Drop, sure: float, rates: tuple[Array, Array] | No
         after=drop.after,
         plateau=Plateau(start=grid.step(min(drop.past, fastest)), end=onset, level=drop.usual),
         kind=kind_of(grid, drop, rates),
-        confidence=sure,
+        confidence=confidence,
     )

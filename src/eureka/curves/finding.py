@@ -5,19 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eureka.curves.detector import SURE, detect
+from eureka.curves.detector import detect
 from eureka.curves.moment import EurekaMoment, Plateau
 from eureka.curves.plateaus import find_plateaus
-from eureka.curves.readers import Curve
-
-
-def place(step: float) -> str:
-    """A step for people: whole where that is exact enough.
-
-    >>> place(5_999_849.3), place(84.25), place(0.01234567)
-    ('5,999,849', '84.25', '0.01235')
-    """
-    return f"{step:,.0f}" if abs(step) >= 1000 else f"{step:.4g}"
+from eureka.curves.readers.curve import Curve
+from eureka.curves.thresholds import THRESHOLDS
+from eureka.formats import plural, step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +22,13 @@ class Finding:
     moments: list[EurekaMoment]
 
     def verdict(self) -> str:
-        """One sentence."""
+        """What was found, in one sentence."""
         eurekas = [moment for moment in self.moments if moment.kind == "eureka"]
         others = len(self.moments) - len(eurekas)
-        aside = f" ({others} other drop{'s' if others > 1 else ''} explained)" if others else ""
+        aside = f" ({plural(others, 'other drop')} explained)" if others else ""
         if eurekas:
-            where = ", ".join(place(moment.steepest) for moment in eurekas)
-            return f"{len(eurekas)} Eureka-moment{'s' if len(eurekas) > 1 else ''}, at {self.curve.step_name} {where}{aside}"
+            where = ", ".join(step(moment.steepest) for moment in eurekas)
+            return f"{plural(len(eurekas), 'Eureka-moment')}, at {self.curve.step_name} {where}{aside}"
         steps = self.curve.steps
         late = float(steps.max() - 0.05 * (steps.max() - steps.min()))
         if self.plateaus and self.plateaus[-1].end >= late:
@@ -43,7 +36,7 @@ class Finding:
         return f"no Eureka-moment{aside}"
 
     def document(self) -> dict[str, Any]:
-        """The part of the JSON document about this file."""
+        """This curve's part of the JSON document that ``eureka detect --json`` prints."""
         keys = ("onset", "steepest", "end", "before", "after", "kind", "confidence")
         return {
             "file": self.curve.file,
@@ -56,7 +49,7 @@ class Finding:
         }
 
 
-def examine(curve: Curve, *, min_confidence: float = SURE) -> Finding:
-    """Look for plateaus and moments in a curve that was read."""
+def examine(curve: Curve, *, min_confidence: float = THRESHOLDS.sure) -> Finding:
+    """Find the plateaus and moments of a curve."""
     moments = detect(curve.values, curve.steps, lr=curve.lr, min_confidence=min_confidence)
     return Finding(curve=curve, plateaus=find_plateaus(curve.values, curve.steps, moments=moments), moments=moments)

@@ -1,18 +1,17 @@
-"""From a raw log to an even grid: finite, sorted, one value a step, robust to single outliers."""
+"""From a raw log to an even grid: finite, sorted, one value a step, robust to single outliers; and its noise and range."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from eureka.curves.thresholds import THRESHOLDS
 from eureka.errors import RequestError
 
 Array = NDArray[np.float64]
-
-GRID = 2048
-"""Points of a grid. A drop that takes a thousandth of the run still spans two of them."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def chunk_medians(x: Array, y: Array, size: int) -> tuple[Array, Array]:
     return xs, ys
 
 
-def even_grid(x: Array, y: Array, size: int = GRID, *, last: bool = True) -> Grid:
+def even_grid(x: Array, y: Array, size: int = THRESHOLDS.grid_points, *, last: bool = True) -> Grid:
     """Average a clean curve over `size` even bins (fewer if it has fewer points); empty bins are interpolated."""
     bins = min(size, len(x))
     half = 0.5 * (x[-1] - x[0]) / (bins - 1) if bins == len(x) else 0.0  # so that evenly logged points sit mid-bin
@@ -109,8 +108,8 @@ def without_outliers(y: Array) -> Array:
     return np.where(far, median, y)
 
 
-def grids(x: Array, y: Array, size: int = GRID) -> list[Grid]:
-    """The whole curve, then its first quarter, sixteenth … each on a grid of its own, as far as there is detail to gain.
+def grids(x: Array, y: Array, size: int = THRESHOLDS.grid_points) -> list[Grid]:
+    """The whole curve, then its first quarter, sixteenth and so on, each on a grid of its own, while that shows more detail.
 
     Early in a long run things happen at a finer scale than one even grid can show.
     """
@@ -123,3 +122,32 @@ def grids(x: Array, y: Array, size: int = GRID) -> list[Grid]:
         if inside < 64 or not finer:
             return found
         found.append(even_grid(x[:inside], y[:inside], size, last=False))
+
+
+def white_noise(y: Array) -> Array:
+    """The standard deviation of the noise around each point, from second differences in 32 blocks.
+
+    Second differences cancel any straight trend; their median absolute value ignores the few steep places.
+    """
+    second = np.abs(y[2:] - 2.0 * y[1:-1] + y[:-2]) / (0.6745 * np.sqrt(6.0))
+    blocks = max(1, min(32, len(second) // 16))
+    bounds = np.linspace(0, len(second), blocks + 1).astype(int)
+    level = np.array([np.median(second[a:b]) for a, b in pairwise(bounds)])
+    centre = 0.5 * (bounds[:-1] + bounds[1:]) + 1.0
+    return np.asarray(np.interp(np.arange(len(y)), centre, level))
+
+
+def extent(y: Array) -> float:
+    """The range of a curve, but for a few extreme points."""
+    low, high = np.quantile(y, [0.002, 0.998])
+    return max(float(high - low), 1e-300)
+
+
+def smooth(y: Array, width: int) -> Array:
+    """A centred running mean; shorter windows at the ends."""
+    if width <= 1:
+        return y
+    total = np.concatenate([[0.0], np.cumsum(y - y[0])])
+    at = np.arange(len(y))
+    low, high = np.maximum(at - width // 2, 0), np.minimum(at + (width - 1) // 2 + 1, len(y))
+    return np.asarray((total[high] - total[low]) / (high - low) + y[0])

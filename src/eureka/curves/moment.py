@@ -42,7 +42,7 @@ class EurekaMoment:
     kind: Kind = "eureka"
     """``lr_step`` when a given learning rate explains the drop, ``recovery`` when it only undoes a rise."""
     confidence: float
-    """How likely such a drop is a planted one, on synthetic curves (`eureka.curves.calibration`)."""
+    """How likely such a drop is a planted one, on planted curves (``python -m benchmarks.detector_calibration``)."""
 
     @property
     def drop(self) -> float:

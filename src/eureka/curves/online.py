@@ -12,34 +12,17 @@ import numpy as np
 from eureka.curves.detector import detect
 from eureka.curves.grid import Array
 from eureka.curves.moment import EurekaMoment, Plateau
+from eureka.curves.thresholds import THRESHOLDS
 from eureka.errors import RequestError
 
-BINS = 128
-"""The past is kept in at most twice as many means; when they are full, neighbours are merged."""
-SURE = 0.7
-"""A moment is announced when it is this sure: there is no taking back."""
-TRIGGER = 6.0
-"""The full detector runs when the latest points lie this many standard errors below the ones before …"""
-FASTER = 1.5
-"""… and fell this many times more than those fell …"""
-FRESH = 0.15
-"""… and at least this share of it below all seen before: the return from a spike is not looked at."""
-TRIES = 3
-"""A fall that has stopped is looked at so many times, each after twice the time: its other side must be seen as well."""
-COST = 500
-"""Points that pay for one run of the full detector (about 3 ms), so that a point costs microseconds."""
-BURST = 4
-"""Runs that may be saved up for the moment when they are needed."""
+BINS = THRESHOLDS.online_bins
 ROOT_6 = math.sqrt(6.0)
-"""Second differences of white noise are this many times larger than it."""
-STUCK = 0.25
-"""A plateau is entered when the last quarter of the time brought less than FLAT of the range."""
-FLAT = 0.04
+"""The standard deviation of second differences of white noise, in standard deviations of the noise."""
 
 
 @dataclass
 class Fall:
-    """A fall that is being watched, in bins."""
+    """A fall that may become a moment when it stops; lengths are in bins."""
 
     width: int
     before: float
@@ -47,27 +30,28 @@ class Fall:
     still: int = 0
     """Bins since it last went lower."""
     wait: int = 0
-    """Bins of stillness after which the full detector looks at it."""
-    tries: int = TRIES
+    """Bins without a new low after which the full detector looks at it."""
+    tries: int = THRESHOLDS.online_tries
+    """Looks of the full detector that are left."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something to tell about a run that goes on."""
+    """A plateau was entered, or a moment is over."""
 
     name: Literal["plateau_entered", "eureka"]
     step: float
-    """When it is told."""
+    """The step of the update that returned the event."""
     plateau: Plateau
     moment: EurekaMoment | None = None
 
 
 class OnlineDetector:
-    """Feed it each loss as it comes; it answers with an event when a plateau is entered or a Eureka-moment is over.
+    """Finds plateaus and Eureka-moments while training runs: give each loss to `update`, which returns an event or None.
 
-    On planted curves of moderate noise (``python -m eureka.curves.measure``) it told of 110 of 116 moments, a median of half
+    On planted curves of moderate noise (``python -m benchmarks.detector_quality``) it found 110 of 116 moments, a median of half
     the drop's length after its true end (three quarters within 1.2 lengths), with 5 false alarms in 225 curves, at 8 µs a point.
-    A run of the full detector takes milliseconds, so that a log of a few hundred points costs more a point than a long one.
+    A run of the full detector takes milliseconds, so a point of a log of a few hundred points costs more than one of a long log.
 
     >>> detector, events = OnlineDetector(), []
     >>> for step in range(2000):
@@ -77,11 +61,11 @@ class OnlineDetector:
     (['plateau_entered', 'eureka'], True)
     """
 
-    def __init__(self, *, min_confidence: float = SURE) -> None:
+    def __init__(self, *, min_confidence: float = THRESHOLDS.online_sure) -> None:
         self.min_confidence = min_confidence
         self._steps: Array = np.zeros(2 * BINS)
         self._values: Array = np.zeros(2 * BINS)
-        self._sums = [0.0]  # running sums of the values, in plain floats: indexing an array costs more than the arithmetic
+        self._sums = [0.0]  # running sums of the values, as a list: indexing an array costs more than the arithmetic
         self._lows = [math.inf]  # the lowest mean of four neighbours so far, bin by bin
         self._since = 0  # where the last fall that was looked at ended
         self._used = 0
@@ -91,26 +75,26 @@ class OnlineDetector:
         self._count = 0
         self._jitter = 0.0
         self._recent = (0.0, 0.0)
-        self._budget = float(BURST)
+        self._budget = float(THRESHOLDS.online_burst)
         self._fall: Fall | None = None
         self._looked = 0
         self._stuck: float | None = None
         self._told = -math.inf
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything it remembers, as plain numbers, lists and texts: for any kind of checkpoint, also one in JSON."""
+        """The whole state as plain numbers, lists and strings, so that a checkpoint of any kind can hold it, also JSON."""
         return {name: _plain(value) for name, value in vars(self).items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another detector was."""
+        """Continue from the state of another detector."""
         if state.keys() != vars(self).keys():
             odd = sorted(state.keys() ^ vars(self).keys())
-            raise RequestError(f"this is not the state of an OnlineDetector of this version: {odd[0]} is there or here alone.")
+            raise RequestError(f"this is not the state of an OnlineDetector of this version: {odd[0]} is in only one of the two.")
         for name, value in state.items():
             setattr(self, name, _restored(value))
 
     def update(self, step: float, value: float) -> Event | None:
-        """Take one point; steps must not go back. Values that are not finite are passed over."""
+        """Take one point; steps must not decrease. Values that are not finite are ignored."""
         if not math.isfinite(value):
             return None
         self._points += 1
@@ -158,7 +142,7 @@ class OnlineDetector:
             fall.width, fall.still, fall.wait = max(fall.width // 2, 1), fall.still // 2, max(fall.wait // 2, 1)
 
     def _look(self, step: float) -> Event | None:
-        self._budget = min(self._budget + self._per_bin / COST, float(BURST))
+        self._budget = min(self._budget + self._per_bin / THRESHOLDS.online_cost, float(THRESHOLDS.online_burst))
         if self._fall is None:
             self._fall = self._falling()
         elif self._over(self._fall) and self._budget >= 1.0:
@@ -172,26 +156,27 @@ class OnlineDetector:
         return self._plateau(step)
 
     def _falling(self) -> Fall | None:
-        """Whether the latest means lie clearly below those before, and by more than those below theirs."""
+        """A fall to watch, if the latest means lie clearly below those before, and fell faster than those did."""
         sums, used, width = self._sums, self._used, 2
         while 6 * width <= used - self._since:
             recent = (sums[used] - sums[used - width]) / width
             before = (sums[used - 2 * width] - sums[used - 4 * width]) / (2 * width)
             earlier = (sums[used - 4 * width] - sums[used - 6 * width]) / (2 * width)
             fall = before - recent
-            clear = max(TRIGGER * self._jitter * math.sqrt(1.5 / width), FASTER * abs(earlier - before))
-            if fall > clear and self._lows[used - 2 * width] - recent > FRESH * fall:
+            noise = THRESHOLDS.online_trigger * self._jitter * math.sqrt(1.5 / width)
+            clear = max(noise, THRESHOLDS.online_faster * abs(earlier - before))
+            if fall > clear and self._lows[used - 2 * width] - recent > THRESHOLDS.fresh * fall:
                 return Fall(width=width, before=before, lowest=recent, wait=max(width, 3))
             width *= 2
         return None
 
     def _over(self, fall: Fall) -> bool:
-        """Whether a watched fall has stopped for long enough to look at it; one that was taken back is forgotten."""
+        """Whether a watched fall has stopped for long enough to look at it; a fall that was undone is dropped."""
         recent = (self._sums[self._used] - self._sums[self._used - fall.width]) / fall.width
         depth = fall.before - fall.lowest
         fall.still += 1
         if recent < fall.lowest - 0.05 * depth:
-            fall.wait = max(fall.wait, (fall.width + fall.still) // 2)  # a slower fall needs more of its other side
+            fall.wait = max(fall.wait, (fall.width + fall.still) // 2)  # a slower fall needs a longer look at what follows it
             fall.lowest, fall.still = recent, 0
         elif recent > fall.before - 0.3 * depth:
             self._fall = None
@@ -199,7 +184,7 @@ class OnlineDetector:
         return fall.still >= fall.wait
 
     def _full(self, step: float) -> Event | None:
-        """Run the detector on what is kept, and tell of its last moment if that is new."""
+        """Run the full detector on the bins, and return its last moment if that is new."""
         self._budget -= 1.0
         used = self._used
         moments = detect(self._values[:used], self._steps[:used], min_confidence=self.min_confidence)
@@ -211,19 +196,19 @@ class OnlineDetector:
         return Event(name="eureka", step=step, plateau=moment.plateau, moment=moment)
 
     def _plateau(self, step: float) -> Event | None:
-        """Whether the loss has just become stuck; looked at each time the past has grown by a twentieth."""
+        """An event if the loss has just become flat; checked each time the past has grown by a twentieth."""
         used = self._used
         if used < 32 or used < 1.05 * self._looked:
             return None
         self._looked = used
         values = self._values[:used]
-        tail = values[int((1.0 - STUCK) * used) :]
+        tail = values[int((1.0 - THRESHOLDS.online_stuck) * used) :]
         if self._told > self._steps[used - len(tail)]:
             return None
         parts = np.array([part.mean() for part in np.array_split(tail, 4)])
-        tolerance = FLAT * float(values.max() - values.min()) + 3.0 * self._jitter / math.sqrt(len(tail) / 4)
+        tolerance = THRESHOLDS.flat * float(values.max() - values.min()) + 3.0 * self._jitter / math.sqrt(len(tail) / 4)
         level = float(np.median(tail))
-        if self._stuck is not None:  # it is left by going clearly lower
+        if self._stuck is not None:  # a plateau ends when the loss goes clearly lower
             self._stuck = None if level < self._stuck - 3.0 * tolerance else self._stuck
             return None
         if float(np.ptp(parts)) > tolerance:
@@ -236,7 +221,7 @@ class OnlineDetector:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return {"array": value.tolist()}
-    if isinstance(value, np.generic):  # a checkpoint of weights only takes no type of NumPy's
+    if isinstance(value, np.generic):  # `torch.load(weights_only=True)` refuses NumPy types
         value = value.item()
     if isinstance(value, Fall):
         return {"fall": asdict(value)}

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eureka.curves.detector import FEWEST, detect
-from eureka.curves.features import extent, smooth, white_noise
-from eureka.curves.grid import Array, clean, even_grid
+from eureka.curves.candidates import sliding_max
+from eureka.curves.detector import detect
+from eureka.curves.grid import Array, clean, even_grid, extent, smooth, white_noise
 from eureka.curves.moment import EurekaMoment, Plateau
-
-POINTS = 512
-"""A plateau is long, so a coarse grid shows it."""
-FLAT = 0.04
-"""On a plateau the smoothed loss moves by no more than this share of the range of the curve, and the noise."""
-LONG = 0.2
-"""A plateau takes at least this share of the time until its end …"""
-LEAST = 0.03
-"""… and this share of the whole log …"""
-SLOW = 3.0
-"""… and so many times the share that the change on it has in the range: a straight decline has no plateau."""
+from eureka.curves.thresholds import THRESHOLDS
 
 
 def find_plateaus(
@@ -37,12 +25,12 @@ def find_plateaus(
     (2.0, 0.2, True)
     """
     x, y = clean(values, steps)
-    if len(x) < FEWEST:
+    if len(x) < THRESHOLDS.min_points:
         return []
     if moments is None:
         moments = detect(y, x)
     ended = [moment for moment in moments if moment.kind != "recovery"]
-    grid = even_grid(x, y, POINTS)
+    grid = even_grid(x, y, THRESHOLDS.plateau_points)
     free, start = [], 0
     for taken in sorted(ended, key=lambda moment: moment.plateau.start):
         free.append((start, round(grid.index(taken.plateau.start))))
@@ -55,22 +43,28 @@ def find_plateaus(
 
 
 def flat_stretches(y: Array, parts: list[tuple[int, int]] | None = None) -> list[tuple[int, int]]:
-    """First and last indices of the longest flat stretch of each part, then of the longest ones left and right of it …"""
+    """First and last indices of the flat stretches of each part: its longest, then the longest left and right of that."""
     width = max(1, len(y) // 64)
-    tolerance = FLAT * extent(y) + 6.0 * float(np.median(white_noise(y))) / np.sqrt(width)
+    tolerance = THRESHOLDS.flat * extent(y) + 6.0 * float(np.median(white_noise(y))) / np.sqrt(width)
     curve = smooth(y, width)
     found, todo = [], list(parts or [(0, len(y))])
     while todo:
         low, high = todo.pop()
         if high - low < 8:
             continue
-        a, b = _longest(curve[low:high], tolerance)
+        a, b = longest_flat_stretch(curve[low:high], tolerance)
         a, b = a + low, b + low
-        if b - a + 1 >= max(LONG * (b + 1), LEAST * len(y), 8, SLOW * _change(y[a : b + 1]) / extent(y) * len(y)):
+        if b - a + 1 >= _least_length(y, a, b):
             found.append((a, b))
             apart = (b - a) // 4  # a slow decline is one plateau and its surroundings, not many steps
             todo += [(low, a - apart), (b + 1 + apart, high)]
     return sorted(found)
+
+
+def _least_length(y: Array, a: int, b: int) -> float:
+    """How many points a flat stretch from `a` to `b` must have to be a plateau."""
+    slow = THRESHOLDS.plateau_slow * _change(y[a : b + 1]) / extent(y) * len(y)
+    return max(THRESHOLDS.plateau_long * (b + 1), THRESHOLDS.plateau_least * len(y), 8, slow)
 
 
 def _change(y: Array) -> float:
@@ -79,24 +73,23 @@ def _change(y: Array) -> float:
     return abs(float(y[:quarter].mean() - y[-quarter:].mean())) * 4.0 / 3.0
 
 
-def _longest(y: Array, tolerance: float) -> tuple[int, int]:
-    """The longest stretch whose greatest and smallest value differ by no more than `tolerance` (two monotone queues)."""
-    high: deque[int] = deque()
-    low: deque[int] = deque()
-    best, start = (0, -1), 0
-    for i, value in enumerate(y):
-        while high and y[high[-1]] <= value:
-            high.pop()
-        while low and y[low[-1]] >= value:
-            low.pop()
-        high.append(i)
-        low.append(i)
-        while y[high[0]] - y[low[0]] > tolerance:
-            start = min(high[0], low[0]) + 1
-            while high[0] < start:
-                high.popleft()
-            while low[0] < start:
-                low.popleft()
-        if i - start > best[1] - best[0]:
-            best = (start, i)
-    return best
+def longest_flat_stretch(y: Array, tolerance: float) -> tuple[int, int]:
+    """First and last index of the first longest stretch whose greatest and smallest value differ by at most `tolerance`.
+
+    A part of a flat stretch is flat, so its length can be found by bisection.
+    """
+    low, high = 1, len(y)
+    while low < high:
+        width = (low + high + 1) // 2
+        if (_ranges(y, width) <= tolerance).any():
+            low = width
+        else:
+            high = width - 1
+    start = int(np.argmax(_ranges(y, low) <= tolerance))
+    return start, start + low - 1
+
+
+def _ranges(y: Array, width: int) -> Array:
+    """Greatest less smallest value of every stretch of `width` points."""
+    whole = len(y) - width + 1
+    return np.asarray(sliding_max(y, width)[:whole] + sliding_max(-y, width)[:whole])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 import numpy as np
 
 from eureka.curves.moment import EurekaMoment
-from eureka.curves.synthetic import Planted, Truth
+from eureka.curves.sketch import Planted, Truth
 
 MARGIN = 0.5
 """How far from the truth a steepest step may be, in lengths of the drop."""
@@ -40,10 +41,10 @@ class Score:
 
     @property
     def median_error(self) -> float:
-        return float(np.median(self.errors)) if self.errors else 0.0
+        return median(self.errors) if self.errors else 0.0
 
     def add(self, moments: Sequence[EurekaMoment], curve: Planted, margin: float = MARGIN) -> None:
-        """Count one curve; only moments and truths of kind ``eureka`` count, and what is only `maybe` true counts for nothing."""
+        """Count one curve: only moments and truths of kind ``eureka`` count, and those that match a `maybe` drop do not."""
         reported = [moment.steepest for moment in moments if moment.kind == "eureka"]
         truths = [truth for truth in curve.truths if truth.kind == "eureka"]
         pairs = match(reported, truths, spacing(curve), margin)
@@ -57,7 +58,7 @@ class Score:
 
 
 def spacing(curve: Planted) -> float:
-    """The typical distance between logged steps: nobody can be more exact."""
+    """The typical distance between logged steps, below which no step can be known."""
     return float(np.median(np.diff(curve.steps)))
 
 

@@ -5,166 +5,232 @@ Units mean nothing here: every curve is scaled in loss and in step at random.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
-from eureka.curves.grid import Array
-from eureka.curves.moment import Kind
-from eureka.curves.shapes import HELD_OUT_NOISES, HELD_OUT_SHAPES, NOISES, SHAPES, Noise, Shape
+from eureka.curves.sketch import Difficulty, Planted, Sketch
 from eureka.errors import UnknownNameError
 
-
-@dataclass(frozen=True, kw_only=True)
-class Truth:
-    """A planted drop: 5 % and 95 % of it are done at its onset and end."""
-
-    onset: float
-    steepest: float
-    end: float
-    kind: Kind = "eureka"
-
-    @property
-    def length(self) -> float:
-        return self.end - self.onset
-
-
-@dataclass(frozen=True, kw_only=True)
-class Planted:
-    """A curve, the drops in it that must be reported, and those about which nothing is demanded."""
-
-    name: str
-    steps: Array
-    values: Array
-    lr: Array | None = None
-    truths: tuple[Truth, ...] = ()
-    maybe: tuple[Truth, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """How hard the curves are, and which shapes and noises they are made of."""
-
-    noise: float = 0.05
-    """Standard deviation of a point, as a share of the drop."""
-    points: tuple[int, int] = (300, 4000)
-    shapes: Mapping[str, Shape] = field(default_factory=lambda: SHAPES)
-    noises: Mapping[str, Noise] = field(default_factory=lambda: NOISES)
-
-
-def held_out(setting: Setting) -> Setting:
-    """The same, of shapes and noises that the fit of the confidence never met."""
-    return replace(setting, shapes=HELD_OUT_SHAPES, noises=HELD_OUT_NOISES)
-
-
-@cache
-def landmarks(shape: Shape) -> tuple[float, float, float]:
-    """Where 5 % and 95 % of a shape are done, and where it is steepest (the middle, if that is a stretch)."""
-    u = np.linspace(-20.0, 40.0, 600_001)
-    left = shape(u)
-    rate = -np.diff(left)
-    top = np.flatnonzero(rate > (1.0 - 1e-6) * rate.max())
-    return float(u[np.argmax(left <= 0.95)]), float(u[np.argmax(left <= 0.05)]), float(u[top].mean())
-
-
-class Sketch:
-    """A curve being drawn over t in [0, 1], in units of its drop."""
-
-    def __init__(self, setting: Setting, rng: np.random.Generator, *, points: int | None = None) -> None:
-        self.setting, self.rng = setting, rng
-        low, high = setting.points
-        size = points or int(np.exp(rng.uniform(np.log(low), np.log(high))))
-        self.t: Array = np.arange(size) / (size - 1.0)
-        self.y: Array = np.zeros(size)
-        self.lr: Array | None = None
-        self.truths: list[Truth] = []
-        self.maybe: list[Truth] = []
-
-    def log_uniform(self, low: float, high: float) -> float:
-        return float(np.exp(self.rng.uniform(np.log(low), np.log(high))))
-
-    def shape(self) -> Shape:
-        names = sorted(self.setting.shapes)
-        return self.setting.shapes[names[self.rng.integers(len(names))]]
-
-    def initial(self, size: float, time: float, power: float = 2.0) -> None:
-        """The first fall from random initialisation: size · (1 + t/time)⁻ᵖ."""
-        self.y = self.y + size * (1.0 + self.t / time) ** -power
-
-    def drop(self, onset: float, length: float, size: float = 1.0, *, kind: Kind = "eureka", maybe: bool = False) -> Truth:
-        """A drop whose 5 % and 95 % lie at `onset` and `onset + length`."""
-        shape = self.shape()
-        first, last, fastest = landmarks(shape)
-        time = length / (last - first)
-        self.y = self.y + size * shape((self.t - onset) / time + first)
-        truth = Truth(onset=onset, steepest=onset + (fastest - first) * time, end=onset + length, kind=kind)
-        (self.maybe if maybe else self.truths).append(truth)
-        return truth
-
-    def spikes(self, count: int, height: float, *, before: float = 1.0) -> None:
-        """Upward jumps, each followed by an exponential return."""
-        for _ in range(count):
-            at, time = self.rng.uniform(0.05, before), self.log_uniform(0.001, 0.02)
-            late = np.clip((self.t - at) / time, -1.0, 60.0)
-            self.y = self.y + np.where(late >= 0, height * self.rng.uniform(0.3, 1.0) * np.exp(-late), 0.0)
-
-    def done(self, name: str, *, scale: float = 1.0) -> Planted:
-        """Add a floor and noise (in units of `scale`), take it to units of its own, and log it somehow."""
-        rng, y = self.rng, self.y - self.y.min()
-        floor = scale * (10.0 ** rng.uniform(-6.0, -2.0) if rng.random() < 0.3 else rng.uniform(0.05, 3.0))
-        names = sorted(self.setting.noises)
-        noise = self.setting.noises[names[rng.integers(len(names))]](len(y), rng)
-        if rng.random() < 0.4:  # the smaller the loss, the smaller its noise
-            noise = noise * np.clip((y + floor) / (scale + floor), 0.02, 3.0)
-        y = y + floor + self.setting.noise * scale * noise
-        unit, width, start = (
-            10.0 ** rng.uniform(-3.0, 3.0),
-            10.0 ** rng.uniform(-2.0, 3.0),
-            rng.uniform(0.0, 3.0) * (rng.random() < 0.3),
-        )
-        steps = (self.t * (len(y) - 1) + start) * width
-
-        def real(truth: Truth) -> Truth:
-            a, b, c = ((at * (len(y) - 1) + start) * width for at in (truth.onset, truth.steepest, truth.end))
-            return Truth(onset=a, steepest=b, end=c, kind=truth.kind)
-
-        values = y * unit
-        if rng.random() < 0.2:
-            values[rng.random(len(y)) < 0.01] = np.nan
-        keep = np.ones(len(y), bool) if rng.random() < 0.7 else rng.random(len(y)) < 0.7
-        return Planted(
-            name=name, steps=steps[keep], values=values[keep], lr=None if self.lr is None else self.lr[keep],
-            truths=tuple(map(real, self.truths)), maybe=tuple(map(real, self.maybe)),
-        )  # fmt: skip
-
-
+CLEAR = (1.5, 40.0)
+"""How many times longer than its drop a plateau is."""
 Maker = Callable[[Sketch], Planted]
 
 
-def makers() -> dict[str, Maker]:
-    """Every kind of planted curve by name."""
-    from eureka.curves import planted_moments, planted_others
-
-    return {**planted_moments.MAKERS, **planted_others.MAKERS}
-
-
-def plant(name: str, rng: np.random.Generator, setting: Setting | None = None) -> Planted:
+def plant(name: str, rng: np.random.Generator, difficulty: Difficulty | None = None) -> Planted:
     """One curve of a kind.
 
     >>> curve = plant("single", np.random.default_rng(0))
     >>> len(curve.truths), bool(curve.steps[0] < curve.truths[0].onset < curve.truths[0].end < curve.steps[-1])
     (1, True)
     """
-    known = makers()
-    if name not in known:
-        raise UnknownNameError("kind of planted curve", name, known)
-    return known[name](Sketch(setting or Setting(), rng))
+    if name not in MAKERS:
+        raise UnknownNameError("kind of planted curve", name, MAKERS)
+    return MAKERS[name](Sketch(difficulty or Difficulty(), rng))
 
 
-def suite(count: int, rng: np.random.Generator, setting: Setting | None = None) -> Iterator[Planted]:
+def suite(count: int, rng: np.random.Generator, difficulty: Difficulty | None = None) -> Iterator[Planted]:
     """`count` curves of every kind."""
-    for name in makers():
+    for name in MAKERS:
         for _ in range(count):
-            yield plant(name, rng, setting)
+            yield plant(name, rng, difficulty)
+
+
+def _start(sketch: Sketch, until: float) -> float:
+    """Perhaps a first fall, over by the returned time, which is well before `until`."""
+    if sketch.rng.random() < 0.3:
+        return 0.0
+    time = sketch.log_uniform(0.002, 0.03) * until
+    sketch.initial(sketch.log_uniform(0.1, 5.0), time, sketch.rng.uniform(1.5, 3.0))
+    return 6.0 * time
+
+
+def _length(sketch: Sketch, plateau: float, onset: float) -> float:
+    """A drop short against its plateau, spanning a few points and over before the curve ends."""
+    length = plateau / sketch.log_uniform(*CLEAR)
+    return float(np.clip(length, 3.0 / len(sketch.t), 0.97 - onset if onset < 0.9 else 0.07))
+
+
+def single(sketch: Sketch) -> Planted:
+    """One plateau, one drop."""
+    onset = sketch.log_uniform(0.1, 0.85)
+    start = _start(sketch, onset)
+    sketch.drop(onset, _length(sketch, onset - start, onset))
+    return sketch.done("single")
+
+
+def sloping(sketch: Sketch) -> Planted:
+    """The plateau itself falls by up to half of the drop, and the loss goes on falling after it."""
+    onset = sketch.log_uniform(0.15, 0.8)
+    start = _start(sketch, onset)
+    truth = sketch.drop(onset, _length(sketch, onset - start, onset))
+    sketch.y = sketch.y - sketch.rng.uniform(0.05, 0.5) * np.minimum(sketch.t / onset, 1.0) ** sketch.rng.uniform(0.5, 1.2)
+    after = np.maximum(sketch.t - truth.steepest, 0.0) / (1.0 - truth.steepest)
+    sketch.y = sketch.y - sketch.rng.uniform(0.0, 0.15) * (1.0 - (1.0 + 8.0 * after) ** -1.0)
+    return sketch.done("sloping")
+
+
+def staircase(sketch: Sketch) -> Planted:
+    """Two to four drops, each after a plateau of its own; small ones may be reported or not."""
+    count = int(sketch.rng.integers(2, 5))
+    _start(sketch, 0.3)
+    bounds = 0.12 + 0.85 * np.cumsum(np.append(0.0, sketch.rng.dirichlet(np.full(count, 8.0))))
+    for start, stop in pairwise(bounds):
+        plateau = sketch.rng.uniform(0.55, 0.75) * (stop - start)
+        length = max(plateau / sketch.log_uniform(1.5, 15.0), 3.0 / len(sketch.t))
+        length = min(length, 0.9 * (stop - start) - plateau)
+        size = sketch.log_uniform(0.15, 1.0)
+        sketch.drop(start + plateau, length, size, maybe=size < 0.4)
+    return sketch.done("staircase")
+
+
+def early(sketch: Sketch) -> Planted:
+    """The moment comes in the first few hundredths of a long log."""
+    long = Sketch(sketch.difficulty, sketch.rng, points=int(sketch.log_uniform(4_000, 20_000)))
+    onset = long.log_uniform(0.02, 0.08)
+    start = _start(long, onset)
+    long.drop(onset, _length(long, onset - start, onset))
+    return long.done("early")
+
+
+def bump(sketch: Sketch) -> Planted:
+    """A language-model curve with a drop of a tenth of its range, as when induction heads form."""
+    onset = sketch.log_uniform(0.15, 0.5)
+    sketch.initial(sketch.rng.uniform(4.0, 12.0), sketch.log_uniform(0.001, 0.004) * onset, sketch.rng.uniform(0.8, 1.5))
+    sketch.drop(onset, max(onset / sketch.log_uniform(5.0, 30.0), 3.0 / len(sketch.t)))
+    return sketch.done("bump")
+
+
+def grokking(sketch: Sketch) -> Planted:
+    """The test loss rises for long, then falls below all it ever was."""
+    onset = sketch.log_uniform(0.2, 0.8)
+    length = _length(sketch, 0.7 * onset, onset)
+    truth = sketch.drop(onset, length)
+    rise = sketch.rng.uniform(0.2, 0.8)
+    sketch.y = sketch.y * (1.0 - rise * np.exp(-sketch.t / (sketch.rng.uniform(0.05, 0.15) * truth.onset)))
+    return sketch.done("grokking")
+
+
+def spiky(sketch: Sketch) -> Planted:
+    """Upward spikes on the plateau and after the drop."""
+    onset = sketch.log_uniform(0.3, 0.8)
+    start = _start(sketch, onset)
+    sketch.drop(onset, _length(sketch, onset - start, onset))
+    sketch.spikes(int(sketch.rng.integers(1, 4)), 0.5, before=0.8 * onset)
+    return sketch.done("spiky")
+
+
+def stepped_rate(sketch: Sketch) -> Planted:
+    """A drop of its own first; then the known learning rate is cut, and the loss drops for that reason."""
+    onset, cut = sketch.rng.uniform(0.2, 0.4), sketch.rng.uniform(0.65, 0.85)
+    start = _start(sketch, onset)
+    sketch.drop(onset, _length(sketch, onset - start, 0.8))
+    sketch.lr = np.where(sketch.t < cut, 1e-3, 1e-3 * sketch.rng.uniform(0.05, 0.3))
+    sketch.drop(cut, max(sketch.rng.uniform(0.005, 0.05), 3.0 / len(sketch.t)), sketch.rng.uniform(0.4, 1.0), kind="lr_step")
+    return sketch.done("stepped_rate")
+
+
+def _language(sketch: Sketch) -> None:
+    """A smooth power law over most of the range."""
+    sketch.initial(sketch.rng.uniform(2.0, 10.0), sketch.log_uniform(0.0005, 0.05), sketch.rng.uniform(0.3, 1.5))
+
+
+def power_law(sketch: Sketch) -> Planted:
+    """A smooth fall, as of a language model."""
+    _language(sketch)
+    return sketch.done("power_law")
+
+
+def exponential(sketch: Sketch) -> Planted:
+    """A few exponentials of different times, as of a convex problem."""
+    for _ in range(int(sketch.rng.integers(1, 4))):
+        sketch.y = sketch.y + sketch.rng.uniform(0.3, 3.0) * np.exp(-sketch.t / sketch.log_uniform(0.003, 0.5))
+    return sketch.done("exponential")
+
+
+def flat(sketch: Sketch) -> Planted:
+    """Nothing was learned: noise alone."""
+    return sketch.done("flat")
+
+
+def slide(sketch: Sketch) -> Planted:
+    """A straight decline from start to end."""
+    sketch.y = sketch.rng.uniform(0.3, 3.0) * (1.0 - sketch.t)
+    return sketch.done("slide")
+
+
+def spikes(sketch: Sketch) -> Planted:
+    """A power law with upward spikes, from which it returns."""
+    _language(sketch)
+    sketch.spikes(int(sketch.rng.integers(1, 6)), sketch.rng.uniform(0.5, 4.0))
+    return sketch.done("spikes")
+
+
+def warm_down(sketch: Sketch) -> Planted:
+    """The learning rate, which is not given, goes to zero at the end, and the loss falls a little faster."""
+    _language(sketch)
+    share = sketch.rng.uniform(0.1, 0.4)
+    part = np.clip((sketch.t - (1.0 - share)) / share, 0.0, 1.0)
+    extra = sketch.rng.uniform(0.02, 0.08) * float(np.ptp(sketch.y))
+    sketch.y = sketch.y - extra * part ** sketch.rng.uniform(0.7, 2.0)
+    return sketch.done("warm_down")
+
+
+def rate_steps(sketch: Sketch) -> Planted:
+    """A decay whose known learning rate is cut once or twice."""
+    _language(sketch)
+    cuts = np.sort(sketch.rng.uniform(0.3, 0.9, int(sketch.rng.integers(1, 3))))
+    if np.min(np.diff(cuts), initial=1.0) < 0.15:
+        cuts = cuts[:1]
+    factor = sketch.rng.uniform(0.05, 0.3)
+    sketch.lr = 0.1 * factor ** np.searchsorted(cuts, sketch.t).astype(float)
+    for cut in cuts:
+        length = max(sketch.log_uniform(0.003, 0.04), 3.0 / len(sketch.t))
+        sketch.drop(float(cut), length, sketch.rng.uniform(0.3, 1.0), kind="lr_step", maybe=True)
+    return sketch.done("rate_steps")
+
+
+def divergence(sketch: Sketch) -> Planted:
+    """The loss jumps up, stays there for a while, and comes back to where it was."""
+    _language(sketch)
+    start, stop = sketch.rng.uniform(0.2, 0.5), sketch.rng.uniform(0.55, 0.8)
+    width = sketch.log_uniform(0.002, 0.02)
+    bump = np.tanh((sketch.t - start) / width) - np.tanh((sketch.t - stop) / (width * sketch.rng.uniform(0.5, 4.0)))
+    learned = float(np.interp(start, sketch.t, sketch.y) - np.interp(stop, sketch.t, sketch.y))
+    height = sketch.rng.uniform(0.3, 2.0) + 3.0 * learned  # a lower jump would end at a new low, and be a moment
+    sketch.y = sketch.y + height * 0.5 * bump
+    return sketch.done("divergence")
+
+
+def gradual(sketch: Sketch) -> Planted:
+    """A plateau, then a fall that takes longer than the plateau did."""
+    onset = sketch.rng.uniform(0.1, 0.4)
+    sketch.initial(sketch.log_uniform(0.1, 5.0), sketch.log_uniform(0.002, 0.02) * onset)
+    sketch.drop(onset, onset * sketch.log_uniform(1.6, 2.0 / onset))
+    sketch.truths.clear()
+    return sketch.done("gradual")
+
+
+def borderline(sketch: Sketch) -> Planted:
+    """The drop takes about as long as the plateau; it counts as a moment if it is no longer."""
+    onset = sketch.rng.uniform(0.15, 0.35)
+    time = sketch.log_uniform(0.002, 0.02) * onset
+    sketch.initial(sketch.log_uniform(0.1, 3.0), time)
+    share = sketch.log_uniform(0.5, 1.8)
+    sketch.drop(onset, share * onset, maybe=True)
+    if share <= 1.0:
+        sketch.truths.append(sketch.maybe.pop())
+    else:
+        sketch.maybe.clear()
+    return sketch.done("borderline")
+
+
+MAKERS: dict[str, Maker] = {
+    maker.__name__: maker
+    for maker in (
+        *(single, sloping, staircase, early, bump, grokking, spiky, stepped_rate),
+        *(power_law, exponential, flat, slide, spikes, warm_down, rate_steps, divergence, gradual, borderline),
+    )
+}
+"""Every kind of planted curve by name: first those with a Eureka-moment, then those without one, and the borderline kind."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from eureka.curves.readers.source import ROWS, Source
+from eureka.curves.readers.series import ROWS, Log
 from eureka.errors import UnknownNameError
 
 STEPS = (
@@ -23,32 +23,32 @@ LOSSES = (
 )
 RATES = (r"(.*[-_/. ])?(lr|learning[-_ ]?rate)([-_/. ].*)?",)
 ASIDE = r".*(__min|__max)$|.*(time|runtime|per_second|timestamp|grad|norm|flops|memory|seed|scale|accuracy|acc)([-_/. ].*)?$"
-"""Columns that are not a loss, whatever else is known of them."""
+"""Columns that are not a loss, whatever else their names say."""
 
 
-def find_step(source: Source, wanted: str | None) -> str:
-    """The column of the steps: the one wanted, a likely name, the first of several nameless columns, or the row number."""
-    if source.own_steps:
+def find_step(log: Log, wanted: str | None) -> str:
+    """The column of the steps: the wanted one, a likely name, the first of several columns without names, or the row number."""
+    if log.own_steps:
         return ROWS
     if wanted is not None:
-        return known(source.names, wanted, "column")
-    if not source.has_header:
-        return source.names[0] if len(source.names) > 1 else ROWS
-    return _first(source.names, STEPS) or ROWS
+        return known(log.names, wanted, "column")
+    if not log.has_header:
+        return log.names[0] if len(log.names) > 1 else ROWS
+    return _first(log.names, STEPS) or ROWS
 
 
-def find_loss(source: Source, step: str, rate: str | None, wanted: str | None) -> str | None:
-    """The column of the loss: the one wanted, the likeliest name, else the first that is nothing else."""
+def find_loss(log: Log, step: str, rate: str | None, wanted: str | None) -> str | None:
+    """The column of the loss: the wanted one, the likeliest name, else the first column that is nothing else."""
     if wanted is not None:
-        return known(source.names, wanted, "column")
-    others = [name for name in source.names if name not in (step, rate)]
+        return known(log.names, wanted, "column")
+    others = [name for name in log.names if name not in (step, rate)]
     plain = [name for name in others if not re.fullmatch(ASIDE, _tail(name))]
     return _first(plain, LOSSES) or next((name for name in plain if not _matches(name, STEPS)), None) or next(iter(others), None)
 
 
-def find_rate(source: Source, wanted: str | None) -> str | None:
+def find_rate(log: Log, wanted: str | None) -> str | None:
     """The column of the learning rate, if there is one."""
-    return known(source.names, wanted, "column") if wanted is not None else _first(source.names, RATES)
+    return known(log.names, wanted, "column") if wanted is not None else _first(log.names, RATES)
 
 
 def known(names: Sequence[str], wanted: str, kind: str) -> str:

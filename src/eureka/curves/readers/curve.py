@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from eureka.curves.grid import Array
 from eureka.curves.readers.columns import find_loss, find_rate, find_step
-from eureka.curves.readers.formats import Progress, open_source
-from eureka.curves.readers.source import ROWS, Array, Source, Thinner
+from eureka.curves.readers.formats import Progress, open_log
+from eureka.curves.readers.series import ROWS
 from eureka.errors import RequestError
 
 
@@ -23,7 +24,7 @@ class Curve:
     steps: Array
     values: Array
     lr: Array | None
-    """The learning rate at each step, if the file (or another) tells it."""
+    """The learning rate at each step, if the file (or the one given for it) has it."""
     points: int
     """Points in the file; a very long series is kept thinned out."""
     metrics: tuple[str, ...]
@@ -50,44 +51,36 @@ def read_curve(
     ('loss', 'step', [2.5, 2.0, 1.5])
     """
     path = Path(path)
-    source = open_source(path, progress)
-    if not source.names:
-        raise RequestError(f"{path}: holds no numbers.")
-    step = find_step(source, step_column)
-    rate = find_rate(source, lr_column)
-    metric = find_loss(source, step, rate, column)
-    if metric is None:
+    with open_log(path, progress) as log:
+        if not log.names:
+            raise RequestError(f"{path}: holds no numbers.")
+        step = find_step(log, step_column)
+        rate = find_rate(log, lr_column)
+        metric = find_loss(log, step, rate, column)
+        if metric is None:
+            raise RequestError(
+                f"{path}: no column of numbers is left for the loss (there is {', '.join(log.names)}); name one with --column."
+            )
+        wanted = [metric]
+        if rate is not None and rate != metric and lr_file is None:
+            wanted.append(rate)
+        loss, *others = log.read(step, wanted)
+    if loss.points < 2:
         raise RequestError(
-            f"{path}: no column of numbers is left for the loss (there is {', '.join(source.names)}); name one with --column."
+            f"{path}: {metric!r} has {'one point' if loss.points else 'no finite value'}; a curve needs at least two."
         )
-    thin = _collect(source, metric, step)
-    if thin.points < 2:
-        raise RequestError(
-            f"{path}: {metric!r} has {'one point' if thin.points else 'no finite value'}; a curve needs at least two."
-        )
-    steps, values = thin.result()
-    rates = None
-    if lr_file is not None:
-        rates = _rates_of(Path(lr_file), steps, step_column)
-    elif rate is not None and rate != metric:
-        rates = held(*_collect(source, rate, step).result(), steps)
+    steps, values = loss.result()
+    rates = held(*others[0].result(), steps) if others else None
     return Curve(
         file=str(path),
         metric=metric,
         step_name=step,
         steps=steps,
         values=values,
-        lr=rates,
-        points=thin.points,
-        metrics=tuple(source.names),
+        lr=rates if lr_file is None else _rates_of(Path(lr_file), steps, step_column),
+        points=loss.points,
+        metrics=tuple(log.names),
     )
-
-
-def _collect(source: Source, name: str, step: str) -> Thinner:
-    thin = Thinner()
-    for steps, values in source.series(name, step):
-        thin.add(steps, values)
-    return thin
 
 
 def held(steps: Array, rates: Array, wanted: Array) -> Array | None:
@@ -104,13 +97,15 @@ def held(steps: Array, rates: Array, wanted: Array) -> Array | None:
 
 
 def _rates_of(path: Path, steps: Array, step_name: str | None) -> Array | None:
-    """The learning rate out of a file of its own."""
-    source = open_source(path, None)
-    step = find_step(source, step_name if step_name in source.names else None)
-    rate = find_rate(source, None) or find_loss(source, step, None, None)
-    if rate is None:
-        raise RequestError(f"{path}: holds no learning rate.")
-    own, rates = _collect(source, rate, step).result()
-    if step == ROWS and len(own) != len(steps):
+    """The learning rate at each step, out of a file of its own."""
+    with open_log(path) as log:
+        step = find_step(log, step_name if step_name in log.names else None)
+        rate = find_rate(log, None) or find_loss(log, step, None, None)
+        if rate is None:
+            raise RequestError(f"{path}: holds no learning rate.")
+        [series] = log.read(step, [rate])
+    own, rates = series.result()
+    numbered = step == ROWS and not log.own_steps
+    if numbered and len(own) != len(steps):
         raise RequestError(f"{path}: {len(own)} learning rates without steps for a curve of {len(steps)} points.")
-    return held(steps if step == ROWS else own, rates, steps)
+    return held(steps if numbered else own, rates, steps)

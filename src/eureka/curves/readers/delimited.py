@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from eureka.curves.readers.files import open_binary
-from eureka.curves.readers.source import ROWS, Array, Chunks, Source, finite, number
+from eureka.curves.grid import Array
+from eureka.curves.readers.series import ROWS, Log, Series, number
 from eureka.errors import RequestError
 
 DELIMITERS = (",", "\t", ";", "|", " ")
@@ -33,21 +35,31 @@ class Layout:
     """Lines before the first row of numbers."""
 
 
-def delimited(path: Path, progress: Progress | None = None) -> Source:
-    """A table as a source."""
-    layout = _layout(path)
-    numeric = _numeric(path, layout)
+def read_table(path: Path, file: IO[bytes], head: bytes, progress: Progress | None = None) -> Log:
+    """A table as a log; its first rows, which tell the numeric columns, are kept until the series are read."""
+    layout = _layout(path, head)
+    rest = _tables(path, file, layout, progress)
+    first, found = [], np.zeros(len(layout.names), bool)
+    for table in rest:
+        first.append(table)
+        found |= np.isfinite(table).any(axis=0)
+        if found.any():
+            break
 
-    def series(name: str, step: str) -> Chunks:
-        column = layout.names.index(name)
-        at = None if step == ROWS else layout.names.index(step)
-        row = 0
-        for table in tables(path, layout, progress):
-            steps = np.arange(row, row + len(table), dtype=float) if at is None else table[:, at]
+    def read(step: str, names: Sequence[str]) -> list[Series]:
+        columns = [layout.names.index(name) for name in names]
+        series, row = [Series() for _ in names], 0
+        for table in chain(first, rest):
+            steps = np.arange(row, row + len(table), dtype=float)
             row += len(table)
-            yield finite(steps, table[:, column])
+            if step != ROWS:
+                steps = table[:, layout.names.index(step)]
+            for one, column in zip(series, columns, strict=True):
+                one.add(steps, table[:, column])
+        return series
 
-    return Source(names=numeric, series=series, has_header=layout.has_header)
+    numeric = [name for name, good in zip(layout.names, found, strict=True) if good]
+    return Log(names=numeric, read=read, has_header=layout.has_header)
 
 
 def _split(line: str, delimiter: str) -> list[str]:
@@ -56,11 +68,10 @@ def _split(line: str, delimiter: str) -> list[str]:
     return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
 
 
-def _layout(path: Path) -> Layout:
+def _layout(path: Path, head: bytes) -> Layout:
     """Guess the delimiter and the header from the first lines."""
-    with open_binary(path) as file:
-        head = file.read(1 << 16).decode("utf-8-sig", errors="replace").splitlines()
-    lines = [(i, line) for i, line in enumerate(head) if line.strip() and not line.lstrip().startswith("#")][:50]
+    text = head.decode("utf-8-sig", errors="replace").splitlines()
+    lines = [(i, line) for i, line in enumerate(text) if line.strip() and not line.lstrip().startswith("#")][:50]
     if not lines:
         raise RequestError(f"{path}: is empty.")
     delimiter = _delimiter([line for _, line in lines])
@@ -71,7 +82,7 @@ def _layout(path: Path) -> Layout:
 
 
 def _delimiter(lines: list[str]) -> str:
-    """The one that splits most lines into the same number of fields, and into more than one."""
+    """The delimiter that splits most lines into the same number of fields, and into more than one."""
     best, chosen = (0, 0), ","
     for delimiter in DELIMITERS:
         fields, lines_alike = Counter(len(_split(line, delimiter)) for line in lines).most_common(1)[0]
@@ -90,37 +101,25 @@ def _unique(names: list[str]) -> list[str]:
     return out
 
 
-def _numeric(path: Path, layout: Layout) -> list[str]:
-    """Names of the columns that hold at least one number among the first rows, or anywhere if none does there."""
-    found = np.zeros(len(layout.names), bool)
-    for table in tables(path, layout):
-        if len(table):
-            found |= np.isfinite(table).any(axis=0)
-        if found.any():
-            break
-    return [name for name, good in zip(layout.names, found, strict=True) if good]
-
-
-def tables(path: Path, layout: Layout, progress: Progress | None = None) -> Iterator[Array]:
-    """The rows of a file in blocks, what is no number being NaN."""
+def _tables(path: Path, file: IO[bytes], layout: Layout, progress: Progress | None) -> Iterator[Array]:
+    """The rows of a file in blocks; a field that is not a number is NaN."""
     line, rest, last = layout.skipped, b"", False
-    with open_binary(path) as file:
-        for _ in range(layout.skipped):
-            file.readline()
-        while not last:
-            block = file.read(BLOCK)
-            last = len(block) < BLOCK
-            text = rest + block
-            cut = len(text) if last else text.rfind(b"\n") + 1
-            text, rest = text[:cut], text[cut:]
-            yield _table(path, layout, text, line, last)
-            line += text.count(b"\n")
-            if progress is not None:
-                progress(len(block))
+    for _ in range(layout.skipped):
+        file.readline()
+    while not last:
+        block = file.read(BLOCK)
+        last = len(block) < BLOCK
+        text = rest + block
+        cut = len(text) if last else text.rfind(b"\n") + 1
+        text, rest = text[:cut], text[cut:]
+        yield _table(path, layout, text, line, last)
+        line += text.count(b"\n")
+        if progress is not None:
+            progress(len(block))
 
 
 def _table(path: Path, layout: Layout, text: bytes, line: int, last: bool) -> Array:
-    """Plain numbers are parsed in one go; anything else row by row."""
+    """Parse a block: at once if it holds plain numbers only, else row by row."""
     width = len(layout.names)
     body = text.strip().replace(b"\r\n", b"\n")
     rows = body.count(b"\n") + 1
@@ -128,7 +127,7 @@ def _table(path: Path, layout: Layout, text: bytes, line: int, last: bool) -> Ar
     if layout.delimiter != " " and b"\n\n" not in body and body.count(separator) == rows * (width - 1):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error", DeprecationWarning)  # older versions of numpy only warn of what is no number
+                warnings.simplefilter("error", DeprecationWarning)  # older NumPy only warns of a field that is no number
                 flat = np.fromstring(body.replace(b"\n", separator).decode(), sep=layout.delimiter)
         except (ValueError, DeprecationWarning):
             flat = np.empty(0)
@@ -146,7 +145,7 @@ def _row_by_row(path: Path, layout: Layout, text: bytes, line: int, last: bool) 
         fields = _split(one, layout.delimiter)
         if len(fields) != width:
             if last and place == len(lines) - 1 and len(fields) < width:
-                continue  # a run that goes on has written half a line
+                continue  # a run in progress has written half a line
             raise RequestError(f"{path}: line {line + place + 1} has {len(fields)} fields where the first has {width}.")
         out.append([number(field) for field in fields])
     return np.array(out, dtype=float).reshape(-1, width)

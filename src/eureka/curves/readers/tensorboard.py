@@ -7,16 +7,18 @@ each a protobuf `Event` with a step and a `Summary` of tagged values.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from eureka.curves.readers.source import Chunks, Source, finite
+from eureka.curves.readers.series import Log, Series
 from eureka.errors import RequestError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-CHUNK = 50_000
 
 
 def event_files(path: Path) -> list[Path]:
@@ -24,48 +26,42 @@ def event_files(path: Path) -> list[Path]:
     return [path] if path.is_file() else sorted(path.rglob("*tfevents*"))
 
 
-def tensorboard(path: Path) -> Source:
-    """One event file, or a folder of them; a tag in several folders is told apart by the folder's name."""
+def read_events(path: Path, file: IO[bytes] | None = None) -> Log:
+    """One event file, or a folder of them; a tag that is in several folders gets the name of its folder in front."""
     files = event_files(path)
-    folders = {file.parent for file in files}
+    several = len({one.parent for one in files}) > 1
+    points: dict[str, tuple[array[float], array[float]]] = {}
+    for one in files:
+        prefix = f"{one.parent.relative_to(path).as_posix()}/" if several else ""
+        with nullcontext(file) if file is not None else one.open("rb") as opened:
+            for tag, step, value in scalars(one, opened):
+                steps, values = points.setdefault(prefix + tag, (array("d"), array("d")))
+                steps.append(step)
+                values.append(value)
 
-    def label(file: Path, tag: str) -> str:
-        return tag if len(folders) == 1 else f"{file.parent.relative_to(path).as_posix()}/{tag}"
+    def read(_step: str, names: Sequence[str]) -> list[Series]:
+        series = [Series() for _ in names]
+        for one, name in zip(series, names, strict=True):
+            steps, values = points[name]
+            one.add(np.asarray(steps), np.asarray(values))
+        return series
 
-    names: dict[str, None] = {}
-    for file in files:
-        names.update({label(file, tag): None for tag, _, _ in scalars(file)})
-
-    def series(name: str, _step: str) -> Chunks:
-        steps: list[float] = []
-        values: list[float] = []
-        for file in files:
-            for tag, step, value in scalars(file):
-                if label(file, tag) == name:
-                    steps.append(step)
-                    values.append(value)
-                if len(steps) == CHUNK:
-                    yield finite(np.array(steps, dtype=float), np.array(values))
-                    steps, values = [], []
-        yield finite(np.array(steps, dtype=float), np.array(values))
-
-    return Source(names=list(names), series=series, own_steps=True)
+    return Log(names=list(points), read=read, own_steps=True)
 
 
-def scalars(path: Path) -> Iterator[tuple[str, int, float]]:
-    """Tag, step and value of every scalar in an event file; a last record cut short is left out."""
-    with path.open("rb") as file:
-        while len(head := file.read(12)) == 12:
-            (length,) = struct.unpack("<Q", head[:8])
-            if length > 1 << 31:
-                raise RequestError(f"{path}: not a TensorBoard event file, or damaged.")
-            record = file.read(length + 4)
-            if len(record) < length + 4:
-                return
-            try:
-                yield from _event(record[:-4])
-            except (IndexError, struct.error, UnicodeDecodeError):
-                raise RequestError(f"{path}: not a TensorBoard event file, or damaged.") from None
+def scalars(path: Path, file: IO[bytes]) -> Iterator[tuple[str, int, float]]:
+    """Tag, step and value of every scalar in an event file; an incomplete last record is left out."""
+    while len(head := file.read(12)) == 12:
+        (length,) = struct.unpack("<Q", head[:8])
+        if length > 1 << 31:
+            raise RequestError(f"{path}: not a TensorBoard event file, or damaged.")
+        record = file.read(length + 4)
+        if len(record) < length + 4:
+            return
+        try:
+            yield from _event(record[:-4])
+        except (IndexError, struct.error, UnicodeDecodeError):
+            raise RequestError(f"{path}: not a TensorBoard event file, or damaged.") from None
 
 
 def _event(record: bytes) -> Iterator[tuple[str, int, float]]:

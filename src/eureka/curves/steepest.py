@@ -16,19 +16,11 @@ from __future__ import annotations
 import numpy as np
 
 from eureka.curves.grid import Array
-
-ROUNDS = 6
-"""Each round halves the mesh around the best point of the last one."""
-EVIDENCE = 8.0
-"""Skew is believed if −2·log-likelihood falls by this much: else the noise would skew symmetric drops, and so move them."""
-EXACT = 1e-12
-"""Residuals below this share of the variance are rounding."""
-POINTS = 240
-"""Points of the curve that a fit looks at."""
+from eureka.curves.thresholds import THRESHOLDS
 
 
 def skewed_sigmoid(t: Array, centre: Array, width: Array, skew: Array) -> Array:
-    """S(t) above, for arrays that broadcast.
+    """S(t) of the module's docstring, for arrays that broadcast.
 
     >>> float(skewed_sigmoid(np.array(0.0), np.array(0.0), np.array(1.0), np.array(0.25)))
     0.75
@@ -39,26 +31,26 @@ def skewed_sigmoid(t: Array, centre: Array, width: Array, skew: Array) -> Array:
     return np.asarray(np.where(u < 0.0, left, right))
 
 
-def steepest(y: Array, tenth: float, ninetieth: float) -> float:
+def steepest_index(y: Array, tenth: float, ninetieth: float) -> float:
     """The (fractional) index where the drop between the indices `tenth` and `ninetieth` of `y` is steepest."""
     length = max(ninetieth - tenth, 1.0)
     low, high = max(int(tenth - 1.5 * length) - 2, 0), min(int(ninetieth + 1.5 * length) + 3, len(y))
-    thin = max(1, (high - low) // POINTS)
+    thin = max(1, (high - low) // THRESHOLDS.fit_points)
     t, part = np.arange(low, high, dtype=np.float64), y[low:high]
     if thin > 1:
         whole = len(t) // thin * thin
         t, part = t[:whole].reshape(-1, thin).mean(axis=1), part[:whole].reshape(-1, thin).mean(axis=1)
-    straight, plain = _fitted(t, part, 0.5 * (tenth + ninetieth), length, skewed=False)
-    skew, better = _fitted(t, part, 0.5 * (tenth + ninetieth), length, skewed=True)
-    centre = skew if better < plain - EVIDENCE else straight
+    straight, plain = _fit(t, part, 0.5 * (tenth + ninetieth), length, skewed=False)
+    skew, better = _fit(t, part, 0.5 * (tenth + ninetieth), length, skewed=True)
+    centre = skew if better < plain - THRESHOLDS.fit_evidence else straight
     return float(np.clip(centre, tenth - 0.25 * length, ninetieth))
 
 
-def _fitted(t: Array, y: Array, middle: float, length: float, *, skewed: bool) -> tuple[float, float]:
+def _fit(t: Array, y: Array, middle: float, length: float, *, skewed: bool) -> tuple[float, float]:
     """The centre of the best fit, and its misfit."""
     best, misfit = np.array([middle, 0.4 * length, 0.5]), np.inf
     mesh = np.array([0.25 * length, np.log(2.0), 0.23 if skewed else 0.0])
-    for round_ in range(ROUNDS):
+    for round_ in range(THRESHOLDS.fit_rounds):
         best, misfit = _refined(t, y, best, mesh * 0.5**round_, first=round_ == 0)
     return float(best[0]), misfit
 
@@ -72,7 +64,7 @@ def _refined(t: Array, y: Array, best: Array, mesh: Array, *, first: bool) -> tu
     points = np.stack(np.meshgrid(centres, widths, skews, indexing="ij"), axis=-1).reshape(-1, 3)
     residual = _residual(t, y, skewed_sigmoid(t, points[:, :1], points[:, 1:2], points[:, 2:]))
     least = int(np.argmin(residual))
-    smallest = max(float(residual[least]), EXACT * float(np.var(y)) * len(t), 1e-300)
+    smallest = max(float(residual[least]), THRESHOLDS.fit_exact * float(np.var(y)) * len(t), 1e-300)
     return points[least], len(t) * float(np.log(smallest))
 
 

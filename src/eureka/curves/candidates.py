@@ -1,11 +1,11 @@
-"""Falls at every scale, and which of them stand out from what came before.
+"""Candidate drops: the falls of a curve at every scale, and those of them that stand out from what came before.
 
 At a scale of gap `m` and window `h` the fall at index i compares two means with a gap between them::
 
     before[i] = mean y[i−h : i]      after[i] = mean y[i+m : i+m+h]      fall[i] = before[i] − after[i]
 
 A drop no longer than the gap is seen at its full height, a slow trend only by what it brings in m + h. `fresh[i]` counts only
-what goes below anything seen before, so that the return from a spike is no fall: fresh[i] = min(before[:i+1]) − after[i].
+what goes below every earlier level, so that the return from a spike is no fall: fresh[i] = min(before[:i+1]) − after[i].
 """
 
 from __future__ import annotations
@@ -13,23 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eureka.curves.grid import Array
-
-LOOK_BACK = 1.5
-"""A candidate stands out from at least this many of its own lengths before it."""
-STANDS_OUT = 1.7
-"""… by at least this factor."""
-
-
-WHITE = 4.0
-"""A fall below this many standard deviations of white noise is not looked at …"""
-WANDER = 2.0
-"""… nor below this many of all falls at its scale."""
-ROUNDING = 1e-12
-"""Falls below this share of the loss are the computer's."""
-MOST = 8
-"""So many candidates of one scale are looked at, those that stand out most."""
+from eureka.curves.thresholds import THRESHOLDS
 
 
 @dataclass(frozen=True)
@@ -60,7 +47,7 @@ def scales(size: int) -> list[tuple[int, int]]:
     return [(gap, max(1, (gap + 1) // 2)) for gap in gaps if gap <= size / 3]
 
 
-def at_scale(y: Array, gap: int, window: int) -> Scale:
+def falls_at(y: Array, gap: int, window: int) -> Scale:
     """The falls of `y` at one scale, in linear time."""
     centre = y.mean()  # keeps the running sum small, and so exact
     total = np.concatenate([[0.0], np.cumsum(y - centre)])
@@ -71,25 +58,10 @@ def at_scale(y: Array, gap: int, window: int) -> Scale:
     return Scale(gap=gap, window=window, before=before, after=after, fall=before - after, fresh=fresh)
 
 
-def sliding_max(values: Array, width: int) -> Array:
-    """out[i] = max values[i : i+width], by doubling; as long as `values`, the last windows being shorter.
-
-    >>> sliding_max(np.array([1.0, 3.0, 2.0, 0.0]), 2).tolist()
-    [3.0, 3.0, 2.0, 0.0]
-    """
-    out, covered = values.copy(), 1
-    while covered < width:
-        shift = min(covered, width - covered)
-        if shift < len(out):
-            out[:-shift] = np.maximum(out[:-shift], out[shift:])
-        covered += shift
-    return out
-
-
-def candidates(scale: Scale, noise: Array) -> list[int]:
-    """Where the fall is the greatest of its surroundings and stands out from the noise and from falls to new lows before it."""
+def find_candidates(scale: Scale, noise: Array) -> list[int]:
+    """Indices of falls that are the greatest of their surroundings and exceed the noise and every recent fall to a new low."""
     fall, length = scale.fall, scale.length
-    size, back = len(fall), int(np.ceil(LOOK_BACK * length))
+    size, back = len(fall), int(np.ceil(THRESHOLDS.look_back * length))
     if size < 3:
         return []
     reach = max(1, length // 2)
@@ -101,9 +73,31 @@ def candidates(scale: Scale, noise: Array) -> list[int]:
         return []
     earlier = sliding_max(np.maximum(scale.fresh, 0.0), back)
     past = earlier[np.maximum(index - length - back + 1, 0)]
-    usual = np.median(np.abs(fall - np.median(fall)))
-    limit = np.maximum(WHITE * np.sqrt(2.0 / scale.window) * noise[index + scale.window], WANDER * 1.4826 * usual)
-    limit = np.maximum(limit, ROUNDING * float(np.abs(scale.before).max()))
-    index = index[fall[index] > np.maximum(STANDS_OUT * past, limit)]
+    index = index[fall[index] > np.maximum(THRESHOLDS.stands_out * past, _noise_limit(scale, noise, index))]
     clear = fall[index] / (noise[index + scale.window] + 0.01 * fall.max())
-    return [int(i) for i in index[np.argsort(-clear)[:MOST]]]
+    return [int(i) for i in index[np.argsort(-clear)[: THRESHOLDS.candidates_per_scale]]]
+
+
+def _noise_limit(scale: Scale, noise: Array, index: NDArray[np.intp]) -> Array:
+    """The fall that noise, slow wander or rounding could bring at each index."""
+    white = THRESHOLDS.white_noise * np.sqrt(2.0 / scale.window) * noise[index + scale.window]
+    wander = np.median(np.abs(scale.fall - np.median(scale.fall)))
+    limit = np.maximum(white, THRESHOLDS.wander * 1.4826 * wander)
+    return np.asarray(np.maximum(limit, THRESHOLDS.rounding * float(np.abs(scale.before).max())))
+
+
+def sliding_max(values: Array, width: int) -> Array:
+    """out[i] = max values[i : i+width], by doubling; as long as `values`, the last windows being shorter.
+
+    `scipy.ndimage.maximum_filter1d` gives the same, but importing it takes longer than all else that ``eureka detect`` does.
+
+    >>> sliding_max(np.array([1.0, 3.0, 2.0, 0.0]), 2).tolist()
+    [3.0, 3.0, 2.0, 0.0]
+    """
+    out, covered = values.copy(), 1
+    while covered < width:
+        shift = min(covered, width - covered)
+        if shift < len(out):
+            out[:-shift] = np.maximum(out[:-shift], out[shift:])
+        covered += shift
+    return out

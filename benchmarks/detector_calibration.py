@@ -1,8 +1,8 @@
-"""Make the confidence mean something: ``python -m eureka.curves.calibration`` fits it and shows that it holds.
+"""Fit the confidence of the detector, and show how reliable it is: ``python -m benchmarks.detector_calibration [--curves N]``.
 
 Every candidate drop of many planted curves is labelled true or false; a logistic regression on its features gives the weights
-kept in `eureka.curves.confidence`. The reliability is then counted on curves whose shapes and noises the fit never met: of all
-drops reported with a confidence near c, a share of about c should be planted ones.
+kept in `eureka.curves.confidence`. The reliability is then counted on curves with shapes and noises that the fit did not use: of
+all drops reported with a confidence near c, a share of about c should be planted ones.
 """
 
 from __future__ import annotations
@@ -10,33 +10,40 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+import typer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from eureka.curves.confidence import OFFSET, WEIGHTS, probability
-from eureka.curves.detector import drops, separate
-from eureka.curves.features import NAMES, Drop
+from benchmarks.command import start
+from eureka.curves.confidence import FEATURES, OFFSET, WEIGHTS, probability
+from eureka.curves.detector import find_drops, separate
+from eureka.curves.drops import Drop
 from eureka.curves.grid import Array, Grid, clean, grids
 from eureka.curves.kinds import kind_of
-from eureka.curves.synthetic import Planted, Setting, Truth, held_out, suite
+from eureka.curves.sketch import Difficulty, Planted, Truth, held_out
+from eureka.curves.synthetic import suite
 
-LEVELS = (0.01, 0.03, 0.05, 0.1, 0.2)
-"""Noise levels of the curves fitted."""
+NOISE_LEVELS = (0.01, 0.03, 0.05, 0.1, 0.2)
+"""Noise of the curves that the weights are fitted on."""
 RIDGE = 1.0
-"""Keeps weights of features that say the same finite."""
+"""Strength of the penalty on the weights: it keeps those of correlated features finite."""
 
 Found = tuple[Grid, Drop]
 
 
 @dataclass(frozen=True)
 class Case:
-    """All candidates of one curve that may be Eureka-moments, and which of them are."""
+    """All candidates of one curve that may be Eureka-moments, and for each whether it is one."""
 
     found: list[Found]
     labels: list[bool]
 
 
-def same(grid: Grid, drop: Drop, truth: Truth) -> bool:
+def is_planted(grid: Grid, drop: Drop, truth: Truth) -> bool:
     """Whether a candidate is this planted drop: at its place, and of about its length."""
     onset, end = grid.step(drop.onset), grid.step(drop.end)
     shared = min(end, truth.end) - max(onset, truth.onset)
@@ -46,13 +53,13 @@ def same(grid: Grid, drop: Drop, truth: Truth) -> bool:
     )
 
 
-def case(curve: Planted) -> Case:
+def labelled(curve: Planted) -> Case:
     """The candidates of a planted curve with their labels."""
     x, y = clean(curve.values, curve.steps)
     rates = None if curve.lr is None else clean(curve.lr, curve.steps)
     truths = curve.truths + curve.maybe
-    found = [(grid, drop) for grid in grids(x, y) for drop in drops(grid) if kind_of(grid, drop, rates) != "recovery"]
-    return Case(found, [any(same(grid, drop, truth) for truth in truths) for grid, drop in found])
+    found = [(grid, drop) for grid in grids(x, y) for drop in find_drops(grid) if kind_of(grid, drop, rates) != "recovery"]
+    return Case(found, [any(is_planted(grid, drop, truth) for truth in truths) for grid, drop in found])
 
 
 def survivors(cases: Iterable[Case], sure: Callable[[Array], float]) -> tuple[Array, Array]:
@@ -66,18 +73,12 @@ def survivors(cases: Iterable[Case], sure: Callable[[Array], float]) -> tuple[Ar
     return np.array(features), np.array(labels)
 
 
-def logistic(features: Array, labels: Array, rounds: int = 30) -> tuple[Array, float]:
-    """Weights and offset that maximise the likelihood less ½·RIDGE·|w|² of the standardised features (Newton's method)."""
-    mean, spread = features.mean(axis=0), features.std(axis=0) + 1e-9
-    x = np.column_stack([(features - mean) / spread, np.ones(len(features))])
-    ridge = np.diag(np.append(np.full(features.shape[1], RIDGE), 0.0))
-    w = np.zeros(x.shape[1])
-    for _ in range(rounds):
-        p = 1.0 / (1.0 + np.exp(-np.clip(x @ w, -30.0, 30.0)))
-        hessian = (x * (p * (1.0 - p) + 1e-9)[:, None]).T @ x + ridge
-        w = w - np.linalg.solve(hessian, x.T @ (p - labels) + ridge @ w)
-    weights = w[:-1] / spread
-    return weights, float(w[-1] - weights @ mean)
+def logistic(features: Array, labels: Array) -> tuple[Array, float]:
+    """Weights and offset that maximise the likelihood less ½·RIDGE·|w|² of the standardised features."""
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=1.0 / RIDGE, solver="newton-cholesky", tol=1e-10))
+    scaler, regression = model.fit(features, labels)
+    weights = np.asarray(regression.coef_[0] / scaler.scale_)
+    return weights, float(regression.intercept_[0] - weights @ scaler.mean_)
 
 
 def fit(cases: Sequence[Case], rounds: int = 5) -> tuple[Array, float]:
@@ -104,21 +105,24 @@ def reliability(cases: Sequence[Case], bins: int = 10) -> list[tuple[float, floa
 def collect(count: int, seed: int, *, unseen: bool = False) -> list[Case]:
     """`count` curves of every kind at every noise level."""
     rng, cases = np.random.default_rng(seed), []
-    for noise in LEVELS:
-        setting = held_out(Setting(noise=noise)) if unseen else Setting(noise=noise)
-        cases += [case(curve) for curve in suite(count, rng, setting)]
+    for noise in NOISE_LEVELS:
+        difficulty = Difficulty(noise=noise)
+        curves = suite(count, rng, held_out(difficulty) if unseen else difficulty)
+        cases += [labelled(curve) for curve in curves]
     return cases
 
 
-def main(count: int = 60) -> None:
-    """Print the weights for `eureka.curves.confidence` and the reliability of those that are there now."""
-    weights, offset = fit(collect(count, seed=1))
+def main(
+    curves: Annotated[int, typer.Option("--curves", metavar="N", min=2, help="Planted curves of each kind and noise.")] = 60,
+) -> None:
+    """Print the weights for `eureka.curves.confidence`, and the reliability of those that are there now."""
+    weights, offset = fit(collect(curves, seed=1))
     out = sys.stdout.write
-    out("WEIGHTS = np.array([" + ", ".join(f"{w:.3f}" for w in weights) + f"])  # {', '.join(NAMES)}\nOFFSET = {offset:.3f}\n")
+    out("WEIGHTS = np.array([" + ", ".join(f"{w:.3f}" for w in weights) + f"])  # {', '.join(FEATURES)}\nOFFSET = {offset:.3f}\n")
     out("reliability of the present weights on unseen shapes and noises\nconfidence  planted  drops\n")
-    for mean, share, number in reliability(collect(max(count // 2, 1), seed=2, unseen=True)):
+    for mean, share, number in reliability(collect(curves // 2, seed=2, unseen=True)):
         out(f"{mean:10.2f} {share:8.2f} {number:6d}\n")
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    start(main)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eureka.bench import detect as bench
-from eureka.curves.synthetic import Planted
+from benchmarks import detect as bench
+from eureka.curves.detector import detect
+from eureka.curves.sketch import Planted
 
 pytest.importorskip("ruptures")
 
@@ -22,9 +23,9 @@ def test_every_search_of_ruptures_finds_a_plain_step_at_its_best_penalty(name: s
 
 def test_ours_is_ahead_of_a_search_at_its_best_penalty() -> None:
     curves = bench.planted(2, seed=31)
-    score, seconds = bench._timed(lambda curve: bench.detect(curve.values, curve.steps, lr=curve.lr), curves)
-    ours = bench._row("eureka", score, seconds, curves)
-    theirs = bench._best("Binseg", bench.searches()["ruptures Binseg"], curves)
+    score, seconds = bench.timed(lambda curve: detect(curve.values, curve.steps, lr=curve.lr), curves)
+    ours = bench.result_of("eureka", score, seconds, curves)
+    theirs = bench.best_of("Binseg", bench.searches()["ruptures Binseg"], curves)
     assert ours.precision > theirs.precision
     assert ours.recall >= theirs.recall
     assert ours.curves == theirs.curves == len(curves)

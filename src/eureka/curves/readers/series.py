@@ -1,41 +1,27 @@
-"""What a reader gives: the names in a file, and each series on its own, in chunks."""
+"""What every reader gives: the names of the columns of a log, and the series that are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Chunks = Iterator[tuple[Array, Array]]
+from eureka.curves.grid import Array
 
 ROWS = "row number"
-"""The name of the step when a file has none."""
+"""The name of the step when a log has none."""
 KEPT = 2_000_000
-"""Points kept of one series; of longer ones, neighbours are averaged until they fit."""
+"""Points kept of one series; in longer ones neighbours are averaged until they fit."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """One log: `series(name, step)` gives chunks of steps and values, where both are finite numbers."""
+class Series:
+    """Collects the finite points of a series of any length in bounded memory.
 
-    names: Sequence[str]
-    """All numeric columns, tags or keys, in the order of the file."""
-    series: Callable[[str, str], Chunks]
-    has_header: bool = True
-    own_steps: bool = False
-    """Whether every series brings its steps (TensorBoard), so that no column has to be found for them."""
-
-
-class Thinner:
-    """Collects a series of any length in bounded memory.
-
-    >>> thin = Thinner(limit=4)
-    >>> for i in range(3): thin.add(np.arange(2.0) + 2 * i, np.zeros(2))
-    >>> thin.result()[0].tolist(), thin.points
+    >>> series = Series(limit=4)
+    >>> for i in range(3): series.add(np.arange(2.0) + 2 * i, np.zeros(2))
+    >>> series.result()[0].tolist(), series.points
     ([0.5, 2.5, 4.5], 6)
     """
 
@@ -47,6 +33,10 @@ class Thinner:
         self._rest: tuple[Array, Array] = (np.empty(0), np.empty(0))
 
     def add(self, steps: Array, values: Array) -> None:
+        """Add points; those at which the step or the value is not a finite number are left out."""
+        good = np.isfinite(steps) & np.isfinite(values)
+        if not good.all():
+            steps, values = steps[good], values[good]
         self.points += len(steps)
         steps, values = np.append(self._rest[0], steps), np.append(self._rest[1], values)
         whole = len(steps) // self._every * self._every
@@ -72,6 +62,7 @@ class Thinner:
         self._kept, self._size = [(steps, values)], len(steps)
 
     def result(self) -> tuple[Array, Array]:
+        """Steps and values, averaged where the series was too long."""
         parts = [*self._kept]
         if len(self._rest[0]):
             parts.append((self._rest[0].mean(keepdims=True), self._rest[1].mean(keepdims=True)))
@@ -81,14 +72,21 @@ class Thinner:
         return steps, values
 
 
-def finite(steps: Array, values: Array) -> tuple[Array, Array]:
-    """Only the points at which both are numbers."""
-    good = np.isfinite(steps) & np.isfinite(values)
-    return (steps, values) if good.all() else (steps[good], values[good])
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """A log that was opened."""
+
+    names: Sequence[str]
+    """All numeric columns, tags or keys, in the order of the file."""
+    read: Callable[[str, Sequence[str]], list[Series]]
+    """The series of the given names, by the given step. It can be called once: a table is parsed while it is read."""
+    has_header: bool = True
+    own_steps: bool = False
+    """Whether every series has its own steps (TensorBoard), so that no column has to be found for them."""
 
 
 def number(value: Any) -> float:
-    """A JSON or CSV field as a float; NaN if it is none.
+    """A JSON or CSV field as a float; NaN if it is not a number.
 
     >>> number("1e-3"), number(True), number(None), number("n/a")
     (0.001, nan, nan, nan)
