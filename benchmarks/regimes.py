@@ -6,71 +6,65 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from eureka.study.statistics import flatten
-
-from eureka.config import run_config
+from eureka.config import RunConfig
 from eureka.curves.detector import detect
 from eureka.errors import RequestError
 from eureka.recipes import RECIPES
-from eureka.runs import Record, RunFolder, find_runs
+from eureka.runs import Metrics, Origin, Run, StoredConfig, find_runs, read_run
+from eureka.study.commands import command_of
+from eureka.study.plan import origin as origin_of
 
-HEADER = ("recipe", "fix", "changed", "seed", "theory", "plateau", "steepest", "leap at step", "steps", "accuracy", "seconds")
-NOT_A_CHANGE = {"training.seed", "attention.name"}  # they have columns of their own
+HEADER = ("run", "theory", "plateau", "steepest", "leap at step", "steps", "accuracy", "seconds")
 
 
-def nearest_recipe(config: Record) -> tuple[str, dict[str, Any]]:
-    """The recipe that a run came from, and what was changed: the one of the same task from which it differs least.
+def nearest_recipe(config: StoredConfig) -> Origin:
+    """The recipe of the same task from which a run differs least, for runs that do not record theirs.
 
     A run that is older than a setting had what is now its default.
     """
-    given = flatten(run_config(**config).to_json())
-    same_task = [recipe for recipe in RECIPES.values() if recipe.task == config["task"]["name"]]
+    checked = RunConfig.from_json(config.parts)
+    same_task = [recipe.name for recipe in RECIPES.values() if recipe.task == config.task]
     if not same_task:
-        raise RequestError(f"no recipe has the task {config['task']['name']!r}.")
-    changed = {}
-    for recipe in same_task:
-        standard = flatten(recipe.make().to_json())
-        changed[recipe.name] = {key: value for key, value in given.items() if standard.get(key, value) != value}
-    name = min(changed, key=lambda name: ("model.name" in changed[name], len(changed[name])))
-    return name, {key: value for key, value in changed[name].items() if key not in NOT_A_CHANGE}
+        raise RequestError(f"no recipe has the task {config.task!r}.")
+    origins = [origin_of(name, checked) for name in same_task]
+    return min(origins, key=lambda origin: ("model.name" in origin.changes, len(origin.changes)))
 
 
-def row(run: RunFolder) -> list[str] | None:
-    """One ended run; None while it has not ended."""
-    config, result = run.config(), run.result()
-    if config is None or result is None:
+def row(run: Run) -> list[str] | None:
+    """The cells of a run; None while it has not ended."""
+    outcome, folder = run.outcome, run.folder
+    if outcome is None:
         return None
-    name, changed = nearest_recipe(config)
-    shown = ", ".join(f"{key.removeprefix('training.')}={value}" for key, value in changed.items())
-    leaps = ", ".join(f"{moment['step']:,}" for moment in result["moments"])
-    level, steepest = seen(run.metrics(), bool(leaps))
+    levels, leaps = folder.levels(), ", ".join(f"{leap.step:,}" for leap in outcome.moments)
+    level, steepest = seen(folder.metrics(), bool(leaps))
     return [
-        name,
-        config["attention"]["name"],
-        shown or "–",
-        str(config["training"]["seed"]),
-        _number(run.levels()[0]["loss"] if run.levels() else None),
+        f"`{_command(run)}`",
+        _number(levels[0].loss if levels else None),
         _number(level),
         "–" if steepest is None else f"{steepest:,.0f}",
         leaps or "none",
-        f"{result['steps']:,}",
-        _number(result["final_accuracy"]),
-        f"{result['seconds']:.0f}",
+        f"{outcome.steps:,}",
+        _number(outcome.final_accuracy),
+        f"{outcome.seconds:.0f}",
     ]
 
 
-def seen(metrics: Sequence[Record], leapt: bool) -> tuple[float | None, float | None]:
+def _command(run: Run) -> str:
+    command = command_of(run.config, run.folder.origin() or nearest_recipe(run.config))
+    return " ".join(command.split(" \\\n  "))  # a cell has one line
+
+
+def seen(metrics: Sequence[Metrics], leapt: bool) -> tuple[float | None, float | None]:
     """What the detector sees in the validation loss: the level of the last plateau that ended, and where the fall is steepest.
 
     Without a fall and without a leap the run is one long plateau: the median of its second half. A leap without a plateau that
     the detector would call one has neither.
     """
-    losses = [record["validation_loss"] for record in metrics]
-    falls = detect(losses, [record["step"] for record in metrics]) if len(losses) > 2 else []
-    if falls:
-        return falls[-1].plateau.level, falls[-1].steepest
+    losses = [line.validation_loss for line in metrics]
+    moments = detect(losses, [line.step for line in metrics]) if len(losses) > 2 else []
+    if moments:
+        return moments[-1].plateau.level, moments[-1].steepest
     return (None if leapt or not losses else median(losses[len(losses) // 2 :])), None
 
 
@@ -80,9 +74,10 @@ def _number(value: float | None) -> str:
 
 def table(folders: Iterable[Path]) -> str:
     """The rows of all ended runs below some folders, in the order of the recipes."""
-    rows = [found for folder in folders for run in find_runs(folder) if (found := row(run)) is not None]
+    runs = [run for folder in folders for run in map(read_run, find_runs(folder)) if run is not None]
+    rows = [cells for cells in map(row, runs) if cells is not None]
     order = list(RECIPES)
-    rows.sort(key=lambda cells: (order.index(cells[0]), cells[2], cells[1], int(cells[3])))
+    rows.sort(key=lambda cells: (order.index(cells[0].split()[2].strip("`")), cells[0]))
     lines = [HEADER, ["---"] * len(HEADER), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

@@ -31,7 +31,8 @@ from eureka.errors import RequestError
 from eureka.experiment import build
 from eureka.recipes import RECIPES, recipe
 from eureka.runs import RunFolder
-from eureka.study import LocalPool, Study
+from eureka.study.plan import Study
+from eureka.study.pool import LocalPool
 from eureka.tasks import Task
 from eureka.training.loop import Loop
 from eureka.training.optimiser import make_optimiser
@@ -92,9 +93,9 @@ def loop_cost(name: str, config: RunConfig, rate: float, rounds: int) -> LoopCos
     with tempfile.TemporaryDirectory() as place, _probed(config, Path(place) / "probed") as probed:
         loop = _loop(config, Path(place) / "plain")
         jobs = {"ours": lambda: _our_step(loop), "log": lambda: _our_log(loop), **_bare(config)}
-        jobs |= {"probed": lambda: _our_step(probed), "map": lambda: probed.inside.draw(0)}
+        jobs |= {"probed": lambda: _our_step(probed), "map": lambda: probed.attention.draw(0)}
         times = interleaved(jobs, rounds, budget=30.0)
-    ours = times["ours"] + times["log"] / config.training.log_every + times["map"] / loop.inside.map_every
+    ours = times["ours"] + times["log"] / config.training.log_every + times["map"] / loop.attention.map_every
     if config.training.probe_every:
         ours += (times["probed"] - times["ours"]) / config.training.probe_every
     return LoopCost(
@@ -119,8 +120,8 @@ def _loop(config: RunConfig, place: Path) -> Loop:
 def _probed(config: RunConfig, place: Path) -> Iterator[Loop]:
     """A loop that looks at every step, if it looks at any."""
     loop = _loop(config.but({"training.probe_every": min(1, config.training.probe_every)}), place)
-    loop.inside.resume(None)
-    with loop.inside.watching(0):
+    loop.attention.resume(None)
+    with loop.attention.watching(0):
         yield loop
 
 
@@ -185,7 +186,7 @@ def pool_efficiency(runs: int = 6) -> float:
         study = Study.over(config, {"training.seed": list(range(runs))}, Path(place))
         folders, pool = study.prepare(), LocalPool()
         start = time.perf_counter()
-        failures = pool.carry_out(folders)
+        failures = pool.run(folders)
         wall = time.perf_counter() - start
         if failures:
             raise RequestError(f"the pool's runs failed: {failures[0].reason}.")
