@@ -104,7 +104,7 @@ def training_jobs(config: RunConfig) -> dict[str, Callable[[], object]]:
         batch = task.sample(training.batch_size, generator, "train")
         loss = task.loss(model(batch.inputs), batch, training.label_smoothing)
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
 
     return {"step": step, "sampling": lambda: task.sample(training.batch_size, generator, "train")}

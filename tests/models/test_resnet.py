@@ -70,7 +70,7 @@ def test_resnet9_has_one_block_a_stage() -> None:
 
 @pytest.mark.parametrize("side", [28, 16, 14])
 def test_the_small_stem_keeps_small_pictures(side: int) -> None:
-    model = MODELS.build("resnet9", {"width": 8, "stem": "small"}, input_shape=(1, side, side), classes=10)
+    model: Any = MODELS.build("resnet9", {"width": 8, "stem": "small"}, input_shape=(1, side, side), classes=10)
     assert model.stem(torch.zeros(2, 1, side, side)).shape == (2, 8, side, side)
     assert model(torch.zeros(2, 1, side, side)).shape == (2, 10)
 

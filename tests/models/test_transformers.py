@@ -146,7 +146,7 @@ def test_dropped_paths_keep_the_mean_and_rest_while_validating(softmax: Make) ->
 
 
 def test_deeper_blocks_are_dropped_more_often(softmax: Make) -> None:
-    model = MODELS.build("vit", {}, input_shape=(3, 56, 56), classes=10, make_attention=softmax)
+    model: Any = MODELS.build("vit", {}, input_shape=(3, 56, 56), classes=10, make_attention=softmax)
     rates = [block.drop_path for block in model.blocks]
     assert rates[0] == 0
     assert rates[-1] == pytest.approx(0.1)
@@ -154,7 +154,7 @@ def test_deeper_blocks_are_dropped_more_often(softmax: Make) -> None:
 
 
 def test_the_vit_is_by_default_the_paper_s(softmax: Make) -> None:
-    model = MODELS.build("vit", {}, input_shape=(3, 56, 56), classes=10, make_attention=softmax)
+    model: Any = MODELS.build("vit", {}, input_shape=(3, 56, 56), classes=10, make_attention=softmax)
     assert round(sum(parameter.numel() for parameter in model.parameters()) / 1e6, 2) == 3.75
     assert len(model.blocks) == 7
     assert model.positions.shape == (1, 197, 256)
