@@ -174,7 +174,7 @@ def test_a_class_used_directly_says_the_same(target: str) -> None:
     settings, value = DIRECT[target]
     entry = next(entry for entry in FIXES.entries() if entry.target == target)
     with pytest.raises(RequestError, match=value):
-        FIXES.load(entry.name)(**settings)
+        entry.load()(**settings)
 
 
 def test_an_unknown_operator_names_the_nearest() -> None:

@@ -34,7 +34,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["run", "tiles", "--set", "training.steps"], "--set training.steps: expected KEY=VALUE"),
     (["run", "tiles", "--set", "training.stepps=3"], "did you mean 'training.steps'?"),
     (["run", "tiles", "--set", "steps=3"], "unknown config key 'steps'"),
-    (["run", "tiles", "--set", "training.steps=-3"], "steps = -3 should be greater than or equal to 1"),
+    (["run", "tiles", "--set", "training.steps=-3"], "steps = -3 should be greater than 0"),
     (["run", "tiles", "--set", "attention.name=softmaxx"], "unknown fix 'softmaxx'; did you mean 'softmax'?"),
     (["run", "tiles", "--set", "model.heads=3"], "model.dim (64) must be a multiple of model.heads (3)"),
     (["run", "digits", "--set", "model.patch=5"], "a patch of 5×5 does not divide a picture of 16×16"),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import statistics
+from dataclasses import fields
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import maximum_filter1d
 
+from eureka.curves import thresholds
 from eureka.curves.candidates import falls_at, scales, sliding_max
 from eureka.curves.confidence import lasting_step, upper_median
 from eureka.curves.grid import clean, even_grid, grids, smooth, white_noise
@@ -18,6 +23,22 @@ from eureka.curves.plateaus import find_plateaus, flat_stretches, longest_flat_s
 from eureka.curves.plot import terminal_plot
 from eureka.curves.steepest import steepest_index
 from eureka.curves.thresholds import THRESHOLDS
+
+
+def test_every_threshold_says_what_it_means_and_where_it_comes_from_and_is_used() -> None:
+    folder = Path(thresholds.__file__).parent
+    [body] = [node.body for node in ast.parse(Path(thresholds.__file__).read_text()).body if isinstance(node, ast.ClassDef)]
+    texts = {
+        field.target.id: text.value.value
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }  # fmt: skip
+    used = "".join(path.read_text() for path in folder.rglob("*.py"))
+    assert list(texts) == [field.name for field in fields(THRESHOLDS)]
+    for name, text in texts.items():
+        assert re.search("Definition|Trial|Cost|Numerics", str(text)), name
+        assert f"THRESHOLDS.{name}" in used, name
 
 
 @settings(max_examples=50, deadline=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,6 +109,12 @@ def test_every_file_of_the_catalogue_has_a_recorded_checksum() -> None:
         for file in one.files:
             assert len(file.sha256) == 64
             assert file.size > 0
+
+
+def test_make_data_fetches_every_data_set() -> None:
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+    names = next(line for line in makefile.splitlines() if line.startswith("DATA ?= ")).split()[2:]
+    assert sorted(names) == sorted(CATALOGUE)
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])

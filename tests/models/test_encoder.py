@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from eureka.attention import Operator, make_operator
 from eureka.errors import RequestError
-from eureka.models import MODELS, Encoder
 from eureka.models.block import Block
 from eureka.models.embedding import PatchEmbedding, embedding
+from eureka.models.encoder import Encoder, EncoderSettings
+from eureka.models.registry import MODELS
 
 
 def softmax(heads: int, head_dim: int) -> Operator:
@@ -22,7 +23,7 @@ def softmax(heads: int, head_dim: int) -> Operator:
 
 def encoder(input_shape: tuple[int, ...] = (16, 8), classes: int = 10, **settings: Any) -> Encoder:
     torch.manual_seed(0)
-    return Encoder(input_shape, classes, softmax, **settings)
+    return Encoder(input_shape, classes, softmax, settings=EncoderSettings(**settings))
 
 
 def torch_layer(block: Block, dim: int, heads: int) -> nn.TransformerEncoderLayer:
@@ -129,7 +130,7 @@ def test_a_patch_that_does_not_divide_the_picture_is_told() -> None:
 
 def test_heads_that_do_not_divide_the_width_are_told() -> None:
     with pytest.raises(RequestError, match=r"model.dim \(10\) must be a multiple of model.heads \(3\)"):
-        encoder(dim=10, heads=3)
+        MODELS.choose("encoder", {"dim": 10, "heads": 3})
 
 
 def test_the_registry_builds_it_and_checks_its_settings() -> None:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from eureka.models import MODELS, ResNet
+from eureka.models.registry import MODELS
+from eureka.models.resnet import ResNet
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -70,7 +71,7 @@ def test_resnet9_has_one_block_a_stage() -> None:
 
 @pytest.mark.parametrize("side", [28, 16, 14])
 def test_the_small_stem_keeps_small_pictures(side: int) -> None:
-    model = MODELS.build("resnet9", {"width": 8, "stem": "small"}, input_shape=(1, side, side), classes=10)
+    model = ResNet((1, side, side), 10, blocks=1, width=8, stem="small")
     assert model.stem(torch.zeros(2, 1, side, side)).shape == (2, 8, side, side)
     assert model(torch.zeros(2, 1, side, side)).shape == (2, 10)
 

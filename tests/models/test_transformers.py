@@ -11,9 +11,11 @@ from torch import nn
 
 from eureka.attention import Operator
 from eureka.errors import RequestError
-from eureka.models import MODELS, Decoder, Encoder
 from eureka.models.block import Block
+from eureka.models.decoder import Decoder, DecoderSettings
 from eureka.models.embedding import TokenEmbedding
+from eureka.models.encoder import Encoder, EncoderSettings, ViT, ViTSettings
+from eureka.models.registry import MODELS
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -36,7 +38,7 @@ def table_of(model: Encoder | Decoder) -> nn.Embedding:
 
 def test_the_decoder_is_gpt2(softmax: Make, randomised: Randomise) -> None:
     torch.manual_seed(0)
-    ours = Decoder((N,), V, softmax, V, True, dim=DIM, depth=DEPTH, heads=HEADS, tied=True)
+    ours = Decoder((N,), V, softmax, V, True, settings=DecoderSettings(dim=DIM, depth=DEPTH, heads=HEADS, tied=True))
     randomised(ours)
     config = transformers.GPT2Config(
         vocab_size=V, n_positions=N, n_embd=DIM, n_layer=DEPTH, n_head=HEADS, n_inner=4 * DIM,
@@ -61,7 +63,14 @@ def test_the_decoder_is_gpt2(softmax: Make, randomised: Randomise) -> None:
 
 def test_the_post_norm_encoder_is_roberta(softmax: Make, randomised: Randomise) -> None:
     torch.manual_seed(0)
-    ours = Encoder((N,), V, softmax, V, True, dim=DIM, depth=DEPTH, heads=HEADS, mlp_ratio=4.0, qkv_bias=True, post_norm=True)
+    ours = Encoder(
+        (N,),
+        V,
+        softmax,
+        V,
+        True,
+        settings=EncoderSettings(dim=DIM, depth=DEPTH, heads=HEADS, mlp_ratio=4.0, qkv_bias=True, post_norm=True),
+    )
     randomised(ours)
     config = transformers.RobertaConfig(
         vocab_size=V, hidden_size=DIM, num_hidden_layers=DEPTH, num_attention_heads=HEADS, intermediate_size=4 * DIM,
@@ -91,7 +100,7 @@ def test_the_post_norm_encoder_is_roberta(softmax: Make, randomised: Randomise) 
 
 
 def test_no_token_of_the_decoder_sees_what_comes_after_it(softmax: Make, randomised: Randomise) -> None:
-    model = Decoder((N,), V, softmax, V, True)
+    model = Decoder((N,), V, softmax, V, True, settings=DecoderSettings())
     randomised(model)
     tokens = torch.randint(V, (2, N), generator=torch.Generator().manual_seed(0))
     changed = tokens.clone()
@@ -102,7 +111,7 @@ def test_no_token_of_the_decoder_sees_what_comes_after_it(softmax: Make, randomi
 
 
 def test_the_encoder_sees_everything(softmax: Make, randomised: Randomise) -> None:
-    model = Encoder((N,), V, softmax, V, True)
+    model = Encoder((N,), V, softmax, V, True, settings=EncoderSettings())
     randomised(model)
     tokens = torch.randint(V, (2, N), generator=torch.Generator().manual_seed(0))
     changed = tokens.clone()
@@ -120,18 +129,18 @@ def test_it_answers_once_or_at_every_token_as_the_task_asks(name: str, softmax: 
 
 def test_a_decoder_that_answers_once_answers_at_the_last_token(softmax: Make) -> None:
     torch.manual_seed(0)
-    every = Decoder((N, 4), 5, softmax, None, True)
-    once = Decoder((N, 4), 5, softmax, None, False)
+    every = Decoder((N, 4), 5, softmax, None, True, settings=DecoderSettings())
+    once = Decoder((N, 4), 5, softmax, None, False, settings=DecoderSettings())
     once.load_state_dict(every.state_dict())
     inputs = torch.randn(2, N, 4)
     torch.testing.assert_close(once(inputs), every(inputs)[:, -1])
 
 
 def test_tying_shares_one_matrix_and_needs_classes_that_are_tokens(softmax: Make) -> None:
-    model = Decoder((N,), V, softmax, V, True, tied=True)
+    model = Decoder((N,), V, softmax, V, True, settings=DecoderSettings(tied=True))
     assert model.head.weight is table_of(model).weight
     with pytest.raises(RequestError, match=r"model.tied needs a task whose classes \(5\) are its tokens \(23\)"):
-        Decoder((N,), 5, softmax, V, True, tied=True)
+        Decoder((N,), 5, softmax, V, True, settings=DecoderSettings(tied=True))
 
 
 def test_dropped_paths_keep_the_mean_and_rest_while_validating(softmax: Make) -> None:
@@ -146,15 +155,15 @@ def test_dropped_paths_keep_the_mean_and_rest_while_validating(softmax: Make) ->
 
 
 def test_deeper_blocks_are_dropped_more_often(softmax: Make) -> None:
-    model = MODELS.build("vit", {}, input_shape=(3, 56, 56), classes=10, make_attention=softmax)
-    rates = [block.drop_path for block in model.blocks]
+    model = ViT((3, 56, 56), 10, softmax, settings=ViTSettings())
+    rates = [block.drop_path for block in model.blocks if isinstance(block, Block)]
     assert rates[0] == 0
     assert rates[-1] == pytest.approx(0.1)
     assert rates == sorted(rates)
 
 
 def test_the_vit_is_by_default_the_paper_s(softmax: Make) -> None:
-    model = MODELS.build("vit", {}, input_shape=(3, 56, 56), classes=10, make_attention=softmax)
+    model = ViT((3, 56, 56), 10, softmax, settings=ViTSettings())
     assert round(sum(parameter.numel() for parameter in model.parameters()) / 1e6, 2) == 3.75
     assert len(model.blocks) == 7
     assert model.positions.shape == (1, 197, 256)
@@ -174,5 +183,5 @@ def test_models_of_pictures_refuse_tokens(softmax: Make) -> None:
 
 
 def test_embeddings_of_tokens_start_small(softmax: Make) -> None:
-    model = Decoder((N,), 10, softmax, 500, True, dim=64)
+    model = Decoder((N,), 10, softmax, 500, True, settings=DecoderSettings(dim=64))
     assert table_of(model).weight.std().item() == pytest.approx(0.02, rel=0.05)

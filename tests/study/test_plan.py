@@ -57,7 +57,7 @@ def test_every_problem_is_told_at_once_with_the_nearest_key(tmp_path: Path) -> N
     for part in (
         "plan.yaml",
         "did you mean 'training.lr'?",
-        "dim = 0 should be greater than or equal to 1",
+        "dim = 0 should be greater than 0",
         "did you mean 'softmax'?",
     ):
         assert part in message

@@ -71,8 +71,10 @@ def measured_step(config: RunConfig, folder: Path, step: int) -> tuple[torch.Ten
         for _ in range(step):
             task.sample(config.training.batch_size, generator)
     batch = task.sample(config.training.batch_size, generator)
-    task.loss(model(batch.inputs), batch).backward()
-    return softmax_weights(model, batch.inputs), model.blocks[0].attention.qkv.weight.grad
+    task.loss(model(batch.inputs), batch).backward()  # type: ignore[no-untyped-call]
+    gradient = model.get_parameter("blocks.0.attention.qkv.weight").grad
+    assert gradient is not None
+    return softmax_weights(model, batch.inputs), gradient
 
 
 @pytest.mark.parametrize("step", [0, 14])

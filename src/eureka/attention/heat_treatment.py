@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from eureka.attention.mask import Mask
@@ -20,8 +20,8 @@ class HeatTreatment(SoftmaxFamily):
         self,
         total_steps: int,
         *,
-        start: Annotated[float, Field(gt=0)] = 1 / 3,
-        end: Annotated[float, Field(gt=0)] | None = None,
+        start: PositiveFloat = 1 / 3,
+        end: PositiveFloat | None = None,
         share: Annotated[float, Field(gt=0, le=1)] = 0.5,
     ) -> None:
         super().__init__()

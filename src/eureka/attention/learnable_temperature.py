@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from eureka.attention.mask import Mask
@@ -17,7 +16,7 @@ from eureka.attention.temperature import positive_temperature
 class LearnableTemperature(SoftmaxFamily):
     """β = exp(-log τ_h); learned in log space, so that τ stays above 0. It starts at `temperature` (√d unless given)."""
 
-    def __init__(self, heads: int, head_dim: int, *, temperature: Annotated[float, Field(gt=0)] | None = None) -> None:
+    def __init__(self, heads: int, head_dim: int, *, temperature: PositiveFloat | None = None) -> None:
         super().__init__()
         start = math.sqrt(head_dim) if temperature is None else positive_temperature(temperature)
         self.log_temperature = nn.Parameter(torch.full((heads,), math.log(start)))

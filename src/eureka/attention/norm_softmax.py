@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from eureka.attention.checks import checked
@@ -46,7 +46,7 @@ class NormSoftmax(SoftmaxFamily):
         self,
         *,
         statistic: Literal["std", "var"] = "std",
-        cap: Annotated[float, Field(gt=0)] | Literal["sqrt_d"] | None = "sqrt_d",
+        cap: PositiveFloat | Literal["sqrt_d"] | None = "sqrt_d",
     ) -> None:
         super().__init__()
         if statistic not in ("std", "var"):

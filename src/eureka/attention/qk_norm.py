@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from eureka.attention.mask import Mask
@@ -21,7 +19,7 @@ class QKNorm(SoftmaxFamily):
     Its authors start at log₂(L² - L) for sequences of L tokens; 10 is that for 32.
     """
 
-    def __init__(self, heads: int, *, gain: Annotated[float, Field(gt=0)] = 10.0) -> None:
+    def __init__(self, heads: int, *, gain: PositiveFloat = 10.0) -> None:
         super().__init__()
         if not gain > 0:
             raise RequestError(f"gain multiplies the cosines, so it must be above 0, not {gain}.")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
 
-from pydantic import Field
+from pydantic import NonNegativeInt
 from torch import Tensor
 
 from eureka.attention.checks import checked
@@ -24,7 +23,7 @@ class Sinkhorn(ExplicitOperator):
     has one doubly stochastic matrix, the identity, so there many iterations end in every token looking at itself.
     """
 
-    def __init__(self, *, iterations: Annotated[int, Field(ge=0)] = 3) -> None:
+    def __init__(self, *, iterations: NonNegativeInt = 3) -> None:
         super().__init__()
         if iterations < 0:
             raise RequestError(f"iterations must be 0 or more, not {iterations}.")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from eureka.attention.fused import plain_beta
@@ -18,7 +17,7 @@ from eureka.errors import RequestError
 class SSMax(SoftmaxFamily):
     """β = s_h·log n / √d, n the number of keys the row sees; s is learned for each head and starts at `scale`."""
 
-    def __init__(self, heads: int, *, scale: Annotated[float, Field(gt=0)] = 0.43) -> None:
+    def __init__(self, heads: int, *, scale: PositiveFloat = 0.43) -> None:
         super().__init__()
         if not scale > 0:
             raise RequestError(f"scale multiplies the logits, so it must be above 0, not {scale}.")

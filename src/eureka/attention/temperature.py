@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from eureka.attention.mask import Mask
@@ -15,7 +13,7 @@ from eureka.errors import RequestError
 class Temperature(SoftmaxFamily):
     """β = 1/τ. The temperature always divides; plain softmax has τ = √d."""
 
-    def __init__(self, *, temperature: Annotated[float, Field(gt=0)] = 1.0) -> None:
+    def __init__(self, *, temperature: PositiveFloat = 1.0) -> None:
         super().__init__()
         self.temperature = positive_temperature(temperature)
 

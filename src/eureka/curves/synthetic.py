@@ -103,7 +103,7 @@ def bump(sketch: Sketch) -> Planted:
 
 
 def grokking(sketch: Sketch) -> Planted:
-    """The test loss rises for long, then falls below all it ever was."""
+    """The test loss rises for long, then falls below everything before."""
     onset = sketch.log_uniform(0.2, 0.8)
     length = _length(sketch, 0.7 * onset, onset)
     truth = sketch.drop(onset, length)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pydantic import PositiveFloat
 from torch import Tensor
 
-from eureka.attention import Causal
-from eureka.models.transformer import MakeAttention, Positive, Rate, Ratio, Transformer
+from eureka.attention.mask import Causal
+from eureka.models.transformer import MakeAttention, Transformer, TransformerSettings
+
+
+class DecoderSettings(TransformerSettings):
+    """GPT-2 also ties head and embedding."""
+
+    mlp_ratio: PositiveFloat = 4.0
+    qkv_bias: bool = True
 
 
 class Decoder(Transformer):
-    """Answers at every token, or at the last one when the task asks for one answer. GPT-2 also ties head and embedding."""
+    """Answers at every token, or at the last one when the task asks for one answer."""
 
     def __init__(
         self,
@@ -19,37 +27,9 @@ class Decoder(Transformer):
         vocabulary: int | None = None,
         per_token: bool = False,
         *,
-        dim: Positive = 64,
-        depth: Positive = 2,
-        heads: Positive = 2,
-        mlp_ratio: Ratio = 4.0,
-        patch: Positive | tuple[Positive, Positive] = 4,
-        qkv_bias: bool = True,
-        init_std: Ratio = 0.02,
-        qk_init_scale: Ratio = 1.0,
-        position_init_scale: Ratio = 1.0,
-        drop_path: Rate = 0.0,
-        tied: bool = False,
+        settings: DecoderSettings,
     ) -> None:
-        super().__init__(
-            input_shape,
-            classes,
-            make_attention,
-            vocabulary,
-            dim=dim,
-            depth=depth,
-            heads=heads,
-            mlp_ratio=mlp_ratio,
-            patch=patch,
-            class_token=False,
-            qkv_bias=qkv_bias,
-            post_norm=False,
-            drop_path=drop_path,
-            tied=tied,
-            init_std=init_std,
-            qk_init_scale=qk_init_scale,
-            position_init_scale=position_init_scale,
-        )
+        super().__init__(input_shape, classes, make_attention, vocabulary, settings)
         self.per_token = per_token
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from eureka.errors import MissingExtraError, RequestError
-from eureka.models.transformer import Positive, Ratio
+from eureka.models.transformer import Sizes
 
 OWN = 2
 """Numbers that RoBERTa keeps for itself: 1 is padding, whose word and position it does not learn."""
@@ -37,6 +38,11 @@ class HuggingFace(nn.Module):
         return self.head(self.body(**given).last_hidden_state)  # type: ignore[no-any-return]
 
 
+class RobertaSettings(Sizes):
+    depth: PositiveInt = 3
+    mlp_ratio: PositiveFloat = 4.0
+
+
 class Roberta(HuggingFace):
     """RobertaModel."""
 
@@ -49,17 +55,19 @@ class Roberta(HuggingFace):
         vocabulary: int | None = None,
         per_token: bool = False,
         *,
-        dim: Positive = 64,
-        depth: Positive = 3,
-        heads: Positive = 2,
-        mlp_ratio: Ratio = 4.0,
+        settings: RobertaSettings,
     ) -> None:
-        sizes = {"hidden_size": dim, "num_hidden_layers": depth, "num_attention_heads": heads}
-        rest = {"intermediate_size": round(dim * mlp_ratio), "vocab_size": (vocabulary or 1) + OWN}
+        dim, heads = settings.dim, settings.heads
+        sizes = {"hidden_size": dim, "num_hidden_layers": settings.depth, "num_attention_heads": heads}
+        rest = {"intermediate_size": round(dim * settings.mlp_ratio), "vocab_size": (vocabulary or 1) + OWN}
         dropouts = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
         config, model = _classes("Roberta")
-        made = config(max_position_embeddings=input_shape[0] + OWN, **_checked(sizes), **rest, **dropouts)
+        made = config(max_position_embeddings=input_shape[0] + OWN, **sizes, **rest, **dropouts)
         super().__init__(input_shape, classes, vocabulary, per_token, model(made, add_pooling_layer=False), dim)
+
+
+class GPT2Settings(Sizes):
+    mlp_ratio: PositiveFloat = 4.0
 
 
 class GPT2(HuggingFace):
@@ -72,18 +80,15 @@ class GPT2(HuggingFace):
         vocabulary: int | None = None,
         per_token: bool = False,
         *,
-        dim: Positive = 64,
-        depth: Positive = 2,
-        heads: Positive = 2,
-        mlp_ratio: Ratio = 4.0,
+        settings: GPT2Settings,
     ) -> None:
-        sizes = {"n_embd": dim, "n_layer": depth, "n_head": heads, "n_inner": round(dim * mlp_ratio)}
+        dim = settings.dim
+        inner = round(dim * settings.mlp_ratio)
+        sizes = {"n_embd": dim, "n_layer": settings.depth, "n_head": settings.heads, "n_inner": inner}
         dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
         ids = dict.fromkeys(("bos_token_id", "eos_token_id"))
         config, model = _classes("GPT2")
-        made = config(
-            vocab_size=vocabulary or 1, n_positions=input_shape[0], use_cache=False, **_checked(sizes), **dropouts, **ids
-        )
+        made = config(vocab_size=vocabulary or 1, n_positions=input_shape[0], use_cache=False, **sizes, **dropouts, **ids)
         super().__init__(input_shape, classes, vocabulary, per_token, model(made), dim)
 
 
@@ -93,10 +98,3 @@ def _classes(family: str) -> tuple[Any, Any]:
     except ImportError:
         raise MissingExtraError("transformers", "hf") from None
     return getattr(transformers, f"{family}Config"), getattr(transformers, f"{family}Model")
-
-
-def _checked(sizes: dict[str, int]) -> dict[str, int]:
-    dim, _, heads, *_ = sizes.values()
-    if dim % heads:
-        raise RequestError(f"model.dim ({dim}) must be a multiple of model.heads ({heads}).")
-    return sizes

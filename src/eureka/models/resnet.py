@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from eureka.errors import RequestError
 
-Positive = Annotated[int, Field(ge=1)]
 STAGES = 4
 
 
@@ -45,8 +44,8 @@ class ResNet(nn.Module):
         input_shape: tuple[int, ...],
         classes: int,
         *,
-        blocks: Positive = 2,
-        width: Positive = 64,
+        blocks: PositiveInt = 2,
+        width: PositiveInt = 64,
         stem: Literal["imagenet", "small"] = "imagenet",
     ) -> None:
         if len(input_shape) != 3:

@@ -6,19 +6,47 @@ from collections.abc import Callable
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from eureka.attention import Mask, Operator
+from eureka.attention.mask import Mask
+from eureka.attention.operator import Operator
 from eureka.errors import RequestError
 from eureka.models.block import EPS, Block
 from eureka.models.embedding import TokenEmbedding, embedding
 
-Positive = Annotated[int, Field(ge=1)]
-Ratio = Annotated[float, Field(gt=0)]
-Rate = Annotated[float, Field(ge=0, lt=1)]
+DropRate = Annotated[float, Field(ge=0, lt=1)]
 MakeAttention = Callable[[int, int], Operator]
 """Called once for each block with the number of heads and the head dimension."""
+
+
+class Sizes(BaseModel):
+    """How large a transformer is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dim: PositiveInt = 64
+    depth: PositiveInt = 2
+    heads: PositiveInt = 2
+    mlp_ratio: PositiveFloat = 2.0
+
+    @model_validator(mode="after")
+    def _heads_divide_dim(self) -> Sizes:
+        if self.dim % self.heads:
+            raise ValueError(f"model.dim ({self.dim}) must be a multiple of model.heads ({self.heads})")
+        return self
+
+
+class TransformerSettings(Sizes):
+    """The settings that all transformers here share."""
+
+    patch: PositiveInt | tuple[PositiveInt, PositiveInt] = 4
+    qkv_bias: bool = False
+    init_std: PositiveFloat = 0.02
+    qk_init_scale: PositiveFloat = 1.0
+    position_init_scale: PositiveFloat = 1.0
+    drop_path: DropRate = 0.0
+    tied: bool = False
 
 
 class Transformer(nn.Module):
@@ -33,48 +61,37 @@ class Transformer(nn.Module):
         classes: int,
         make_attention: MakeAttention,
         vocabulary: int | None,
+        settings: TransformerSettings,
         *,
-        dim: int,
-        depth: int,
-        heads: int,
-        mlp_ratio: float,
-        patch: int | tuple[int, int],
-        class_token: bool,
-        qkv_bias: bool,
-        post_norm: bool,
-        drop_path: float,
-        tied: bool,
-        init_std: float,
-        qk_init_scale: float,
-        position_init_scale: float,
+        class_token: bool = False,
+        post_norm: bool = False,
     ) -> None:
         super().__init__()
-        if dim % heads:
-            raise RequestError(f"model.dim ({dim}) must be a multiple of model.heads ({heads}).")
+        dim, heads = settings.dim, settings.heads
         self.post_norm = post_norm
-        self.embed = embedding(input_shape, patch, dim, vocabulary)
+        self.embed = embedding(input_shape, settings.patch, dim, vocabulary)
         self.cls = nn.Parameter(torch.empty(1, 1, dim)) if class_token else None
         self.positions = nn.Parameter(torch.empty(1, self.embed.tokens + class_token, dim))
-        rates = torch.linspace(0, drop_path, depth).tolist()  # deeper blocks are dropped more often
+        rates = torch.linspace(0, settings.drop_path, settings.depth).tolist()  # deeper blocks are dropped more often
         self.blocks = nn.ModuleList(
             Block(
                 dim,
                 heads,
                 make_attention(heads, dim // heads),
-                mlp_ratio=mlp_ratio,
-                qkv_bias=qkv_bias,
+                mlp_ratio=settings.mlp_ratio,
+                qkv_bias=settings.qkv_bias,
                 post_norm=post_norm,
                 drop_path=rate,
             )
             for rate in rates
         )
         self.norm = nn.LayerNorm(dim, eps=EPS)
-        self.head = nn.Linear(dim, classes, bias=not tied)
-        self._initialise(init_std)
+        self.head = nn.Linear(dim, classes, bias=not settings.tied)
+        self._initialise(settings.init_std)
         with torch.no_grad():
-            self.positions.mul_(position_init_scale)
-        self._sharpen(qk_init_scale)
-        if tied:
+            self.positions.mul_(settings.position_init_scale)
+        self._sharpen(settings.qk_init_scale)
+        if settings.tied:
             self._tie(classes, vocabulary)
 
     def _initialise(self, std: float) -> None:

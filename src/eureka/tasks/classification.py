@@ -6,15 +6,13 @@ import math
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Generator, Tensor
 
 from eureka.errors import RequestError
 from eureka.runs import Level
 from eureka.tasks.chain import smoothed_entropy
 from eureka.tasks.task import Batch, Split, Task
-
-Count = Annotated[int, Field(ge=1)]
 
 
 class Classification(Task):
@@ -30,12 +28,12 @@ class Classification(Task):
         *,
         item_classes: Annotated[int, Field(ge=2)] = 1024,
         labels: Annotated[int, Field(ge=2)] = 32,
-        context: Count = 8,
-        burstiness: Count = 2,
-        noise: Annotated[float, Field(ge=0)] = 0.1,
+        context: PositiveInt = 8,
+        burstiness: PositiveInt = 2,
+        noise: NonNegativeFloat = 0.1,
         p_bursty: Annotated[float, Field(ge=0, le=1)] = 1.0,
-        features: Count = 32,
-        world: Annotated[int, Field(ge=0)] = 0,
+        features: PositiveInt = 32,
+        world: NonNegativeInt = 0,
     ) -> None:
         if context % burstiness or item_classes < context:
             raise RequestError(

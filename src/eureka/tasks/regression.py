@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveInt
 from torch import Generator, Tensor
 
 from eureka.runs import Level
 from eureka.tasks.task import Batch, Split, Task
-
-Count = Annotated[int, Field(ge=1)]
 
 
 class Regression(Task):
@@ -23,7 +19,7 @@ class Regression(Task):
     classes = 1
     per_token = True
 
-    def __init__(self, *, dim: Count = 5, pairs: Count = 16) -> None:
+    def __init__(self, *, dim: PositiveInt = 5, pairs: PositiveInt = 16) -> None:
         self.dim, self.pairs = dim, pairs
         self.input_shape = (2 * pairs, dim)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Generator
 
 from eureka.runs import Level
@@ -23,10 +23,10 @@ class Tiles(Task):
         indicator_classes: Annotated[int, Field(ge=2)] = 2,
         target_classes: Annotated[int, Field(ge=2)] = 10,
         p_same: Annotated[float, Field(gt=0, lt=1)] = 0.5,
-        tokens: Annotated[int, Field(ge=1)] = 4,
-        features: Annotated[int, Field(ge=1)] = 16,
-        noise: Annotated[float, Field(ge=0)] = 1.0,
-        world: Annotated[int, Field(ge=0)] = 0,
+        tokens: PositiveInt = 4,
+        features: PositiveInt = 16,
+        noise: NonNegativeFloat = 1.0,
+        world: NonNegativeInt = 0,
     ) -> None:
         self.chain = Chain(decisions=decisions, indicator_classes=indicator_classes, target_classes=target_classes, p_same=p_same)
         self.noise, self.classes = noise, target_classes

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
-Count = Annotated[int, Field(ge=1)]
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 
 class TrainingConfig(BaseModel):
@@ -14,15 +12,15 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    steps: Count = 1200
+    steps: PositiveInt = 1200
     """optimiser steps at most"""
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3e-4
     """learning rate after warm-up"""
-    batch_size: Count = 256
+    batch_size: PositiveInt = 256
     """samples a step"""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: NonNegativeInt = 0
     """decides the initial weights and the training samples"""
-    warmup: Annotated[int, Field(ge=0)] = 200
+    warmup: NonNegativeInt = 200
     """steps over which the learning rate rises from zero"""
     schedule: Literal["constant", "cosine"] = "constant"
     """the learning rate after warm-up"""
@@ -34,19 +32,19 @@ class TrainingConfig(BaseModel):
     """a control: W_Q and W_K learn at this multiple of the rate"""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """share of each label spread over all classes"""
-    log_every: Count = 25
+    log_every: PositiveInt = 25
     """steps between two lines of metrics.jsonl, each with a validation"""
-    probe_every: Annotated[int, Field(ge=0)] = 50
+    probe_every: NonNegativeInt = 50
     """steps between two lines of attention.jsonl; 0: attention is not looked at"""
-    validation_samples: Count = 1024
+    validation_samples: PositiveInt = 1024
     """samples of each validation; the same ones for every run of a task"""
     early_stop: bool = False
     """end the run once it has had its Eureka-moment"""
-    early_stop_after: Annotated[int, Field(ge=0)] = 200
+    early_stop_after: NonNegativeInt = 200
     """how many steps later than the moment"""
-    checkpoint_every: Count = 200
+    checkpoint_every: PositiveInt = 200
     """steps between two checkpoints"""
-    threads: Count = 1
+    threads: PositiveInt = 1
     """processor threads; sums in another order give other last bits, so this is part of the config"""
     device: Literal["cpu", "cuda", "mps"] = "cpu"
     """where to train"""

@@ -40,7 +40,7 @@ def read_curve(
     lr_file: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Curve:
-    """The loss curve in a file or folder; columns that are not named are guessed, and the guess is in the answer.
+    """The loss curve in a file or folder; columns that are not named are guessed, and the result names the guess.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -84,7 +84,7 @@ def read_curve(
 
 
 def held(steps: Array, rates: Array, wanted: Array) -> Array | None:
-    """The rate at each wanted step: that of the last step logged before it, for a rate changes in steps.
+    """The rate at each wanted step: that of the last step logged before it, because schedules change the rate in steps.
 
     >>> held(np.array([0.0, 10.0]), np.array([0.1, 0.01]), np.array([0.0, 9.0, 10.0])).tolist()
     [0.1, 0.1, 0.01]

@@ -36,7 +36,7 @@ class Layout:
 
 
 def read_table(path: Path, file: IO[bytes], head: bytes, progress: Progress | None = None) -> Log:
-    """A table as a log; its first rows, which tell the numeric columns, are kept until the series are read."""
+    """A table as a log; the first rows, which show the numeric columns, are kept until the series are read."""
     layout = _layout(path, head)
     rest = _tables(path, file, layout, progress)
     first, found = [], np.zeros(len(layout.names), bool)
