@@ -38,7 +38,9 @@ def own() -> nn.Module:
     from eureka.experiment import build
 
     config = run_config(task={"name": "tiles"}, model={"name": "encoder", "dim": E}, attention={"name": "softmax"}, training={})
-    return build(config)[1].blocks[0]  # type: ignore[no-any-return]
+    model: Any = build(config)[1]
+    block: nn.Module = model.blocks[0]
+    return block
 
 
 def words() -> dict[str, Tensor]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -44,10 +45,11 @@ def test_the_document_holds_the_numbers_of_the_last_checkpoint(folder: Path, tin
     values = found["sites"][0]["values"]
     assert len(values["entropy"]) == 2
     state = torch.load(folder / "checkpoints" / "step-000000024.pt", weights_only=True)["model"]
-    task, model = build(tiny)
+    task, built = build(tiny)
+    model: Any = built
     model.load_state_dict(state)
     batch = task.sample(256, torch.Generator().manual_seed(20_250_101), "validation")
-    task.loss(model(batch.inputs), batch).backward()
+    task.loss(model(batch.inputs), batch).backward()  # type: ignore[no-untyped-call]
     gradient = model.blocks[0].attention.qkv.weight.grad.abs().unflatten(0, (3, 2, -1)).mean(dim=(2, 3))
     for row, name in zip(gradient.tolist(), ("grad_q", "grad_k", "grad_v"), strict=True):
         assert values[name] == pytest.approx(row, rel=1e-4)

@@ -1,1 +1,1 @@
-"""Swap the attention of a model, reversibly: `eureka.patch` is `eureka.patching.patch.patch`."""
+"""Swap the attention of a model, reversibly, by `eureka.patch`; `unpatch`, for copies of a patched model, is in `patch.py`."""
