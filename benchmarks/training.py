@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -190,8 +190,8 @@ def pool_efficiency(runs: int = 6) -> float:
         wall = time.perf_counter() - start
         if failures:
             raise RequestError(f"the pool's runs failed: {failures[0].reason}.")
-        results: list[Any] = [folder.result() for folder in folders]
-        return float(sum(result["seconds"] for result in results) / (min(pool.workers, runs) * wall))
+        outcomes = [outcome for folder in folders if (outcome := folder.result()) is not None]
+        return sum(outcome.seconds for outcome in outcomes) / (min(pool.workers, runs) * wall)
 
 
 def main(

@@ -93,7 +93,7 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_more_room_lets_it_go_on(ti
 
 def test_a_folder_that_holds_nonsense_is_a_sentence_and_stays_as_it_is(tiny: RunConfig, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{nonsense")
-    with pytest.raises(DamagedRunError, match=r"config\.json is not JSON"):
+    with pytest.raises(DamagedRunError, match=r"config\.json is not what a run writes \(Invalid JSON"):
         run(tiny, tmp_path)
     assert (tmp_path / "config.json").read_text() == "{nonsense"
 
