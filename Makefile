@@ -6,9 +6,11 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 FIX ?= softmax,norm_softmax
 SEEDS ?= 3
+BIOME := npx --yes --fetch-retries=0 @biomejs/biome@2.6.6
+SCRIPTS := src/eureka/report/assets
 DATA ?= mnist fashion_mnist cifar10 sotu moby_dick bible
 
-.PHONY: setup demo test lint bench browser data clean
+.PHONY: setup demo test lint lint-js bench browser data clean
 
 setup: $(STAMP)
 
@@ -22,10 +24,19 @@ demo: setup
 	@cp runs/demo/report.html report.html
 	@echo "Open report.html in a browser."
 
-lint: setup
+lint: setup lint-js
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The script of the report: each part for its format and mistakes, then all as the one script they become, for names that are
+# declared nowhere or used nowhere.
+lint-js:
+	@if ! $(BIOME) --version >/dev/null 2>&1; then echo "JavaScript was not linted: it needs npx, and the network at first."; else \
+	  mkdir -p build && cat $(SCRIPTS)/*.js > build/report.js && \
+	  $(BIOME) ci --colors=off $(SCRIPTS) && \
+	  $(BIOME) lint --colors=off --error-on-warnings --only=noUndeclaredVariables --only=noUnusedVariables build/report.js; \
+	fi
 
 test: lint data
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eureka.errors import RequestError, WorkError
-from eureka.report.write import write_report
+from eureka.report.write import write_report, write_report_of
+from eureka.runs import Level, Origin, Probes, Readings, RunFolder, TaskRecord, find_runs
+from eureka.study.summary import summarise
 
 
 def test_a_real_study_becomes_one_page_that_says_what_happened(real_study: Path, tmp_path: Path, parse: Any) -> None:
@@ -42,6 +47,18 @@ def test_the_sections_come_in_the_order_in_which_people_ask(study: Path, tmp_pat
 def test_the_same_runs_give_the_same_bytes(study: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
     assert write_report([study], output).read_bytes() == write_report([study], output).read_bytes()
+
+
+def test_a_study_that_was_read_and_compared_already_is_not_read_and_compared_again(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "report.html"
+    from_folders = write_report([study], output).read_bytes()
+    summary = summarise(find_runs(study))
+    for name in ("config", "result"):
+        monkeypatch.setattr(RunFolder, name, lambda folder: pytest.fail("read again"))
+    monkeypatch.setattr("eureka.study.comparison.speed_up", lambda *times: pytest.fail("bootstrapped again"))
+    assert write_report_of(summary, output, folders=[study]).read_bytes() == from_folders
 
 
 def test_a_run_that_is_found_twice_is_drawn_once(study: Path, tmp_path: Path, parse: Any) -> None:
@@ -90,23 +107,41 @@ def test_a_place_that_cannot_be_written_is_one_sentence(study: Path, tmp_path: P
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!-- %{x} {{data}} <b>&amp;"
 
 
-def test_whatever_is_in_names_and_settings_stays_text(tmp_path: Path, plant: Any, parse: Any) -> None:
-    for seed in range(2):
-        changes = {"attention.name": HOSTILE, "attention.note": f"{seed} {HOSTILE}", "task.name": HOSTILE, "training.seed": seed}
-        changes |= {"model.name": f"{seed} {HOSTILE}"}
-        plant(tmp_path / "study", changes, environment={HOSTILE: HOSTILE}, leap=400, name=f"run{seed} <i>")
-    hostile = write_report([tmp_path / "study"], tmp_path / "<u>report.html", title=HOSTILE).read_text(encoding="utf-8")
-    plant(tmp_path / "calm", {"attention.note": "0", "model.name": "0"}, leap=400, environment={"python": "3"})
-    plant(
-        tmp_path / "calm", {"attention.note": "1", "model.name": "1", "training.seed": 1}, leap=400, environment={"python": "3"}
-    )
-    calm = write_report([tmp_path / "calm"], tmp_path / "calm.html", title="calm").read_text(encoding="utf-8")
+def plant_named(folder: Path, plant: Any, plant_attention: Any, linear_probe: Any, text: str) -> None:
+    """Two fixes at two rates, whose every name and text is this one."""
+    for seed, lr, fix in itertools.product(range(2), (1e-3, 1e-4), ("softmax", text)):
+        changes: dict[str, Any] = {"attention.name": fix, "attention.note": text, "task.name": text, "model.name": f"{lr} {text}"}
+        changes |= {"training.seed": seed, "training.lr": lr}
+        levels = [Level(text, 0.6238, 0.55), Level(text, 0.0, 1.0)]
+        name, origin = f"{seed} {lr} {'a' if fix == text else 'b'} {text.replace('/', '')}", Origin(text, {text: text})
+        run = plant(folder, changes, environment={text: text}, leap=400, levels=levels, name=name, origin=origin)
+        plant_attention(run, 400)
+        run.write_task(TaskRecord(levels, [text] * 5))
+        run.write_probes(Probes(linear={"after": Readings(1200, [linear_probe(answer=text)])}))
 
-    page = parse(hostile)
-    assert shape(page) == shape(parse(calm))
-    assert [name for name, _ in page.elements].count("script") == 3
-    assert json.loads(page.scripts[0])["fixes"][0]["name"].startswith(HOSTILE)
-    assert page.text.count(HOSTILE) > 5
+
+def test_whatever_is_in_names_and_settings_stays_text(
+    tmp_path: Path, plant: Any, plant_attention: Any, linear_probe: Any, parse: Any
+) -> None:
+    pages = []
+    for kind, text in (("calm", "calm"), ("<u>", HOSTILE)):
+        plant_named(tmp_path / kind, plant, plant_attention, linear_probe, text)
+        source = write_report([tmp_path / kind], tmp_path / f"{kind}.html", title=text).read_text(encoding="utf-8")
+        pages.append(parse(source))
+    calm, hostile = pages
+    assert shape(hostile) == shape(calm)
+    assert [name for name, _ in hostile.elements].count("script") == 3
+    data = json.loads(hostile.scripts[0])
+    assert data["fixes"][1]["name"] == HOSTILE
+    assert [picture["name"] for picture in data["readings"]] == [HOSTILE]
+    assert hostile.text.count(HOSTILE) > 20
+
+
+def test_no_template_takes_a_text_as_it_is() -> None:
+    templates = resources.files("eureka.report") / "templates"
+    sources = [path.read_text(encoding="utf-8") for path in templates.iterdir()]
+    assert len(sources) >= 3
+    assert not any(re.search(r"\|\s*safe|autoescape|Markup", source) for source in sources)
 
 
 def shape(page: Any) -> list[tuple[str, list[str]]]:
