@@ -28,23 +28,23 @@ def thin(columns: Sequence[Floats], *, buckets: int = BUCKETS, keep: Iterable[in
     n = len(columns[0])
     if n <= 2 * buckets:
         return np.arange(n)
-    chosen = {0, n - 1, *keep}
-    for column in columns:
-        chosen.update(_extremes(column, buckets), _gaps(column))
-    return np.array(sorted(chosen), dtype=np.intp)
+    found = [part for column in columns for part in (*_extremes(column, buckets), _gaps(column))]
+    return np.unique(np.concatenate([*found, np.array([0, n - 1, *keep], dtype=np.intp)]))
 
 
-def _extremes(column: Floats, buckets: int) -> list[int]:
+def _extremes(column: Floats, buckets: int) -> tuple[Indexes, Indexes]:
     """The lowest (of equal ones the first) and the highest (of equal ones the last) of the finite values of each bucket."""
-    finite = np.flatnonzero(np.isfinite(column))
-    ends = len(column) * np.arange(1, buckets + 1) // buckets
-    bucket = np.searchsorted(ends, finite, side="right")
-    order = np.lexsort((column[finite], bucket))
-    border = np.flatnonzero(np.diff(bucket[order]))
-    firsts, lasts = np.append(0, border + 1), np.append(border, len(order) - 1)
-    return [int(finite[order[i]]) for i in (*firsts, *lasts)] if len(finite) else []
-
-
-def _gaps(column: Floats) -> list[int]:
+    starts = len(column) * np.arange(buckets) // buckets
+    bucket = np.repeat(np.arange(buckets), np.diff(starts, append=len(column)))
     finite = np.isfinite(column)
-    return [int(i) + 1 for i in np.flatnonzero(finite[:-1] & ~finite[1:])]
+    lowest = np.minimum.reduceat(np.where(finite, column, np.inf), starts)
+    highest = np.maximum.reduceat(np.where(finite, column, -np.inf), starts)
+    low = np.flatnonzero(finite & (column == lowest[bucket]))
+    high = np.flatnonzero(finite & (column == highest[bucket]))
+    return low[np.diff(bucket[low], prepend=-1) > 0], high[np.diff(bucket[high], append=buckets) > 0]
+
+
+def _gaps(column: Floats) -> Indexes:
+    """The first point of every gap."""
+    finite = np.isfinite(column)
+    return np.flatnonzero(finite[:-1] & ~finite[1:]) + 1

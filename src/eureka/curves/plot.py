@@ -13,6 +13,7 @@ from eureka.curves.finding import Finding
 from eureka.curves.grid import Array, clean
 from eureka.curves.moment import EurekaMoment, Plateau
 from eureka.errors import MissingExtraError, RequestError
+from eureka.thinning import thin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,14 +51,8 @@ def write_plot(findings: Sequence[Finding], path: Path) -> None:
 def drawn_points(finding: Finding) -> tuple[Array, Array]:
     """The lowest and the highest point of every stretch: a line through them looks like one through all points."""
     x, y = clean(finding.curve.values, finding.curve.steps)
-    size = len(x) // (DRAWN // 2)
-    if size <= 2:
-        return x, y
-    whole = len(x) // size * size
-    table = y[:whole].reshape(-1, size)
-    base = np.arange(len(table)) * size
-    index = np.unique(np.concatenate([base + table.argmin(axis=1), base + table.argmax(axis=1), np.arange(whole, len(x))]))
-    return x[index], y[index]
+    chosen = thin([y], buckets=DRAWN // 2)
+    return x[chosen], y[chosen]
 
 
 def _write_html(findings: Sequence[Finding], path: Path) -> None:
