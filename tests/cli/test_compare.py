@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from eureka.config import RunConfig
+from eureka.recipes import recipe
+from eureka.runs import find_runs
+
 SMALL = [
     *("--set", "training.steps=40", "--set", "training.warmup=5", "--set", "training.log_every=10", "--set", "model.dim=16"),
     *("--set", "training.batch_size=16", "--set", "training.validation_samples=64", "--set", "training.checkpoint_every=10"),
@@ -57,6 +61,17 @@ def test_what_programs_read_is_kept_beside_the_runs(study: tuple[Path, subproces
     assert len((place / "runs.csv").read_text(encoding="utf-8").splitlines()) > 4
 
 
+def test_every_run_keeps_its_recipe_and_the_keys_that_were_changed(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = study
+    for run in find_runs(folder / json.loads(done.stdout)["folder"]):
+        origin, config = run.origin(), run.config()
+        assert origin is not None
+        assert config is not None
+        assert origin.recipe == "tiles"
+        assert origin.changes.keys() >= {"training.lr", "training.steps", "model.dim"}
+        assert recipe(origin.recipe).but(origin.changes) == RunConfig.from_json(config.parts)
+
+
 def test_without_a_terminal_events_are_lines_on_standard_error(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     _, done = study
     assert "softmax, lr 0.001, seed 0: no Eureka-moment in 40 steps" in done.stderr
@@ -80,7 +95,11 @@ def test_run_uses_the_same_folders_as_compare(study: tuple[Path, subprocess.Comp
     done = eureka(
         "run", "tiles", "--set", "training.lr=1e-3", "--set", "attention.name=norm_softmax", *SMALL, "--json", cwd=folder
     )
-    assert json.loads(done.stdout)["steps"] == 40
+    document = json.loads(done.stdout)
+    assert document["steps"] == 40
+    origin = find_runs(folder / document["folder"])[0].origin()
+    assert origin is not None
+    assert (origin.recipe, origin.changes["attention.name"]) == ("tiles", "norm_softmax")
     assert sorted(path.parent.name for path in folder.rglob("metrics.jsonl")) == before
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -58,7 +59,7 @@ def fetch(
     fetched, failures = [], []
     for dataset in wanted:
         try:
-            with FetchProgress(dataset.name) as progress:
+            with fetch_progress(dataset.name) as progress:
                 found = bring(dataset, default_sources(folder, url), progress)
         except WorkError as error:
             failures.append(str(error))
@@ -86,29 +87,18 @@ def path(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set.")
     sys.stdout.write(f"{found}\n")
 
 
-class FetchProgress:
-    """A bar on standard error when that is a terminal; a source tells it how far it is."""
+@contextlib.contextmanager
+def fetch_progress(name: str) -> Iterator[Callable[[str, int, int | None], None]]:
+    """The bar of one data set; gives what a source calls with how far it is."""
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._progress: Any = None
-        self._task: Any = None
+    from eureka.cli.display import TerminalProgress
 
-    def __enter__(self) -> FetchProgress:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+    columns = BarColumn(), DownloadColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
+    with TerminalProgress(*columns) as progress:
+        bar = progress.add_task(name, total=None)
 
-            columns = [BarColumn(), DownloadColumn(), TimeElapsedColumn(), TextColumn("{task.description}")]
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._progress.add_task(self.name, total=None)
-            self._progress.start()
-        return self
+        def show(what: str, done: int, total: int | None) -> None:
+            progress.update(bar, description=f"{name}: {what}", completed=done, total=total)
 
-    def __call__(self, what: str, done: int, total: int | None) -> None:
-        if self._progress is not None:
-            self._progress.update(self._task, description=f"{self.name}: {what}", completed=done, total=total)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        yield show

@@ -260,9 +260,9 @@ def arm_label(key: ArmKey, own: Sequence[str]) -> str:
 
 
 def varied_keys(runs: Sequence[Run]) -> list[str]:
-    """All settings in which runs differ, in the order in which their configs have them."""
+    """All settings in which runs differ, in the order in which their configs have them; one that is None is the same as none."""
     _, varied = split_settings([run.config.flat for run in runs])
-    return [key for key in varied if key not in IGNORED]
+    return [key for key, values in varied.items() if key not in IGNORED and values != [None]]
 
 
 def split_settings(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, list[Any]]]:

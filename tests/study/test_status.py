@@ -1,0 +1,51 @@
+"""The state of a run in words, from its files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from eureka.config import RunConfig
+from eureka.runs import Level, Metrics, Outcome, RunFolder, Status, StoredConfig, TaskRecord, read_run
+from eureka.study.status import RunStatus, run_status
+
+LEVELS = [Level("the last step", 0.8, 0.55), Level("all steps", 0.1, 1.0)]
+PLATEAU = [(0.8, 0.55)] * 4
+
+
+def status(folder: RunFolder, config: RunConfig, points: list[tuple[float, float]], ended: Status | None = None) -> RunStatus:
+    """Of a run that logged these losses and accuracies, every fifth step."""
+    folder.create()
+    folder.write_config(StoredConfig(config.to_json()))
+    folder.write_task(TaskRecord(LEVELS))
+    lines = [Metrics(5 * i, loss, accuracy, loss, accuracy, 1e-3) for i, (loss, accuracy) in enumerate(points)]
+    folder.metrics_file.write_text("".join(json.dumps(asdict(line)) + "\n" for line in lines))
+    if ended:
+        folder.write_result(Outcome(ended, 20, 1.0, 320, None, None, (), None, None))
+    run = read_run(folder)
+    assert run is not None
+    return run_status(run)
+
+
+@pytest.mark.parametrize(
+    ("points", "ended", "phase", "text"),
+    [
+        ([], None, "waiting", "waiting"),
+        ([], "diverged", "diverged", "diverged"),
+        ([(2.3, 0.1), (1.9, 0.3)], None, "learning", "learning"),
+        (PLATEAU[:3], None, "learning", "learning"),
+        (PLATEAU, None, "plateau", "plateau at 0.80"),
+        (PLATEAU, "finished", "ended", "no Eureka-moment in 20 steps"),
+        (PLATEAU, "diverged", "diverged", "diverged at step 20"),
+        ([*PLATEAU, (0.3, 0.9)], None, "eureka", "Eureka at step 20"),
+        ([*PLATEAU, (0.3, 0.9)], "stopped_early", "ended", "Eureka at step 20"),
+    ],
+)
+def test_the_phase_and_its_words(
+    tiny: RunConfig, tmp_path: Path, points: list[tuple[float, float]], ended: Status | None, phase: str, text: str
+) -> None:
+    found = status(RunFolder(tmp_path / "run"), tiny, points, ended)
+    assert (found.phase, found.text, found.ended) == (phase, text, ended is not None)
