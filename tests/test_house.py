@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -182,3 +183,25 @@ def test_detect_needs_no_torch() -> None:
 
 def test_the_check_of_heavy_imports_can_fail() -> None:
     assert "torch" in heavy_modules_after("import eureka; eureka.make_operator")
+
+
+CONTRIBUTING = (SOURCE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_every_file_that_the_walks_name_exists() -> None:
+    walks = CONTRIBUTING.split("## How the code is laid out")[1].split("## What we ask of a change")[0]
+    named = re.findall(r"`([\w/]+(?:\.py|\.html\.j2|/))`", walks)
+    assert len(named) > 40
+    missing = [name for name in named if not (SOURCE / name).exists() and not (SOURCE.parent.parent / name).exists()]
+    assert not missing
+
+
+def test_every_package_is_in_the_table_of_contributing() -> None:
+    table = CONTRIBUTING.split("| where |")[1].split("###")[0]
+    private = {"lazy", "schedules", "bench", "testing"}
+    assert not [room for room in rooms() if room not in private and f"`{room}/`" not in table and f"`{room}.py`" not in table]
+
+
+def test_no_walk_is_longer_than_ten_lines() -> None:
+    for walk in CONTRIBUTING.split("### The walk")[1:]:
+        assert len(re.findall(r"^\d+\. ", walk.split("\n## ")[0], flags=re.MULTILINE)) <= 10
