@@ -144,7 +144,7 @@ def test_the_public_names_are_frozen_and_exist() -> None:
         assert getattr(eureka, name) is not None
 
 
-@pytest.mark.parametrize("package", ["eureka.attention", "eureka.tasks", "eureka.training", "eureka.study"])
+@pytest.mark.parametrize("package", ["eureka.attention", "eureka.tasks"])
 def test_every_name_that_a_lazy_package_promises_exists(package: str) -> None:
     module = importlib.import_module(package)
     assert module.__all__
