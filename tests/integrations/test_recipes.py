@@ -13,6 +13,7 @@ from eureka.config import RunConfig, run_config
 from eureka.errors import RequestError
 from eureka.experiment import build, run
 from eureka.recipes import recipe
+from eureka.runs import Metrics
 
 pytest.importorskip("transformers")
 
@@ -50,8 +51,8 @@ def test_an_interrupted_run_with_a_schedule_goes_on_as_if_it_had_not_been(tmp_pa
     config = recipe("hf/gpt2_regression").but(FEW | {"attention.name": "heat_treatment", "model.dim": 16})
     whole = run(config, tmp_path / "whole").folder
 
-    def stop(record: dict[str, Any]) -> None:
-        if record["step"] == 4:
+    def stop(metrics: Metrics) -> None:
+        if metrics.step == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

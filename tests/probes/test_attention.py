@@ -285,6 +285,6 @@ def test_a_record_survives_json() -> None:
     with eureka.AttentionProbe(model, every=1) as probe:
         trained(model, run, 1)
     probe.records[0].sites[0].values["spread"][0] = math.nan
-    text = json.dumps(probe.records[0].to_dict(), allow_nan=False)
+    text = json.dumps(probe.records[0].to_json(), allow_nan=False)
     assert json.loads(text)["sites"][0]["values"]["spread"][0] is None
     assert probe.records[0].sites[0].mean("spread") == pytest.approx(probe.records[0].sites[0].values["spread"][1])

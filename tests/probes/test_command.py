@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from eureka.cli.probe import probe
-from eureka.config import RunConfig, run_config
+from eureka.config import RunConfig
 from eureka.errors import RequestError, WorkError
 from eureka.experiment import build, run
 from eureka.runs import RunFolder
@@ -70,7 +71,7 @@ def test_what_was_measured_is_kept_and_put_on_the_page_of_the_run(folder: Path) 
     found = json.loads(called(str(folder), "--json"))
     kept = RunFolder(folder).probes()
     assert kept is not None
-    assert kept["record"] == {"step": 24, "sites": found["sites"]}
+    assert kept.to_json()["record"] == {"step": 24, "sites": found["sites"]}
     assert found["report"] == str(folder / "report.html")
     assert "Inside attention" in (folder / "report.html").read_text(encoding="utf-8")
 
@@ -91,14 +92,16 @@ def test_a_checkpoint_and_the_beginning_are_only_shown(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("onset", "step"), [(None, 0), (5, 0), (22, 21), (24, 24)])
-def test_before_is_the_newest_checkpoint_that_is_not_later_than_the_onset(folder: Path, onset: int | None, step: int) -> None:
+def test_before_is_the_newest_checkpoint_that_is_not_later_than_the_onset(
+    folder: Path, tiny: RunConfig, onset: int | None, step: int
+) -> None:
     run = RunFolder(folder)
     result = run.result()
     assert result is not None
-    run.write("result.json", result | {"onset_step": onset})
+    run.write_result(replace(result, onset_step=onset))
     snapshot = snapshot_before_leap(run)
     assert snapshot.step == step
-    expected = build(run_config(**(run.config() or {})))[1].state_dict()
+    expected = build(tiny)[1].state_dict()
     if step:
         expected = torch.load(folder / "checkpoints" / f"step-{step:09d}.pt", weights_only=True)["model"]
     assert all(torch.equal(value, expected[name]) for name, value in snapshot.model.state_dict().items())
@@ -108,11 +111,13 @@ def test_linear_probes_are_kept_for_before_and_after_until_they_are_measured_aga
     found = json.loads(called(str(folder), "--linear", "--json"))
     kept = RunFolder(folder).probes()
     assert kept is not None
-    assert {when: stage["step"] for when, stage in kept["linear"].items()} == {"before": 0, "after": 24}
-    assert kept["linear"]["after"]["found"] == found["linear"]
-    assert kept["linear"]["before"]["found"] == found["before"]["linear"] != found["linear"]
+    assert {when: readings.step for when, readings in kept.linear.items()} == {"before": 0, "after": 24}
+    assert kept.to_json()["linear"]["after"]["found"] == found["linear"]
+    assert kept.to_json()["linear"]["before"]["found"] == found["before"]["linear"] != found["linear"]
     called(str(folder))
-    assert (RunFolder(folder).probes() or {})["linear"] == kept["linear"]
+    again = RunFolder(folder).probes()
+    assert again is not None
+    assert again.linear == kept.linear
     assert "What can be read off each layer" in (folder / "report.html").read_text(encoding="utf-8")
     told = called(str(folder), "--linear")
     assert all(word in told for word in ("at step 0", "at step 24", "indicator_1"))

@@ -50,8 +50,8 @@ def test_it_trains_for_a_few_steps(name: str, tmp_path: Path) -> None:
     few: dict[str, Any] = {"training.steps": 2, "training.warmup": 1, "training.log_every": 1}
     few |= {"training.batch_size": 4, "training.validation_samples": 8, "training.early_stop": False}
     result = run(recipe(name).but(few), tmp_path / "run")
-    assert result.record["status"] == "finished"
-    assert np.isfinite([line["train_loss"] for line in result.folder.metrics()]).all()
+    assert result.outcome.status == "finished"
+    assert np.isfinite([line.train_loss for line in result.folder.metrics()]).all()
 
 
 def test_every_task_has_a_small_recipe_or_one_to_begin_with() -> None:

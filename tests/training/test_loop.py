@@ -202,10 +202,12 @@ def test_an_early_stop_ends_the_run_the_asked_number_of_steps_after_its_moment(t
     assert result.outcome.status == "stopped_early"
     assert result.eureka_step is not None
     assert result.outcome.steps == result.eureka_step + 15
-    assert result.outcome.onset_step <= result.eureka_step
+    onset = result.outcome.onset_step
+    assert onset is not None
+    assert onset <= result.eureka_step
     steps = [checkpoint_step(path) for path in checkpoint_files(tmp_path / "checkpoints")]
     assert len(steps) == 3, "the last two, and one from before the leap"
-    assert 0 <= result.outcome.onset_step - steps[0] < config.training.checkpoint_every
+    assert 0 <= onset - steps[0] < config.training.checkpoint_every
 
 
 def test_weight_decay_spares_vectors_positions_and_class_token(tiny: RunConfig) -> None:
