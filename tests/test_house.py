@@ -27,8 +27,11 @@ BELOW: dict[str, set[str]] = {
     "patching": {"attention"},
     "probes": {"attention", "patching", "runs"},
     "training": {"tasks", "probes", "schedules", "runs"},
+    "testing": {"attention", "tasks"},
     "config": {"attention", "tasks", "models", "training"},
-    "experiment": {"config", "attention", "data", "tasks", "models", "patching", "probes", "training", "schedules", "runs"},
+    "experiment": {
+        *("config", "testing", "attention", "data", "tasks", "models", "patching", "probes", "training", "schedules", "runs"),
+    },
     "recipes": {"config"},
     "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
     "report": {"runs", "study"},

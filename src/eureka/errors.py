@@ -5,6 +5,7 @@
     EurekaError
     ├── RequestError (ValueError)        the request was wrong: the command line exits with 2
     │   ├── UnknownNameError (KeyError)  no such fix, task, recipe, key …; names the nearest
+    │   ├── ContractError                a part that somebody brought does not do what every part must
     │   └── MissingExtraError            an optional package is not installed; says how to install it
     └── WorkError                        the request was right, the work failed: exits with 1
         ├── FolderBusyError              another process is at work in this folder
@@ -43,6 +44,10 @@ class UnknownNameError(RequestError, KeyError):
 
     def __str__(self) -> str:  # KeyError would show the repr of its argument
         return self.message
+
+
+class ContractError(RequestError):
+    """An operator, task or model does not do what every part of its kind must."""
 
 
 class MissingExtraError(RequestError, ImportError):

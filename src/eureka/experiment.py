@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eureka.config import RunConfig
 from eureka.errors import RequestError
@@ -18,6 +18,7 @@ from eureka.runs import Metrics, Origin, Outcome, RunFolder, Status, StoredConfi
 if TYPE_CHECKING:
     from torch import nn
 
+    from eureka.registry import Part
     from eureka.tasks.task import Task
     from eureka.training.loop import Loop
     from eureka.training.replicas import Replicas
@@ -56,6 +57,31 @@ def build(config: RunConfig) -> tuple[Task, nn.Module]:
     return task, model
 
 
+def check_contracts(configs: Iterable[RunConfig]) -> None:
+    """Check the parts that are not ours, each once; a `ContractError` says what one of them does wrong."""
+    seen: list[list[Part[Any]]] = []
+    for config in configs:
+        parts: list[Part[Any]] = [config.task, config.model, config.attention]
+        if any(part.entry.foreign for part in parts) and parts not in seen:
+            seen.append(parts)
+            _check_contract(config)
+
+
+def _check_contract(config: RunConfig) -> None:
+    from eureka import testing
+
+    if config.task.entry.foreign:
+        testing.check_task(config.task.build())
+    if config.attention.entry.foreign:
+        heads = getattr(config.model.settings, "heads", 2)
+        head_dim = getattr(config.model.settings, "dim", 8 * heads) // heads
+        operator = config.attention.build(heads=heads, head_dim=head_dim, total_steps=config.training.steps)
+        testing.check_operator(operator, heads=heads, head_dim=head_dim)
+    if config.model.entry.foreign:
+        task, model = build(config)
+        testing.check_model(model, task)
+
+
 def run(
     config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Metrics], None] | None = None, origin: Origin | None = None
 ) -> RunResult:
@@ -71,6 +97,7 @@ def run(
     if (result := folder.result()) is not None:
         return RunResult(folder, result)
     check_device(config)
+    check_contracts([config])
     replicas = _join(config)
     with folder.held() if replicas.first else contextlib.nullcontext():
         return RunResult(folder, _train(config, folder, replicas, on_log, origin))

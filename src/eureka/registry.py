@@ -1,6 +1,10 @@
 """Names for things that can be chosen in a config: fixes, tasks, models.
 
-An entry says where the class is, so that a listing imports none of them. By convention the keyword-only arguments of a
+A name is one of ours, one that an installed package offers as an entry point (group ``eureka.fixes``, ``eureka.tasks`` or
+``eureka.models``), or ``module:Class``. An entry says where the class is, so that a listing imports none of them. A module is
+looked for in the user's folder first (see `user_folder`), then among the installed packages.
+
+By convention the keyword-only arguments of a
 registered class are its *settings* (what a user types after ``--set``) and its positional ones are *context* (what the program
 knows: the number of heads, the length of training). A class may also take all its settings as one pydantic model, in a
 keyword-only argument called `settings`.
@@ -9,11 +13,16 @@ keyword-only argument called `settings`.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
+import os
+import pkgutil
+import sys
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from eureka.errors import RequestError, UnknownNameError
@@ -23,6 +32,14 @@ if typing.TYPE_CHECKING:
 
 T = TypeVar("T")
 M = TypeVar("M", bound="BaseModel")
+
+FOLDER = "EUREKA_FOLDER"
+"""The environment variable that tells worker processes the user's folder."""
+
+
+def user_folder() -> str:
+    """The folder whose modules can be named as ``module:Class``: that of the command, which its workers are told."""
+    return os.environ.get(FOLDER) or str(Path.cwd())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +55,18 @@ class Entry:
     preset: Mapping[str, Any] = field(default_factory=dict)
     """Settings that this name fixes; they cannot be set to anything else."""
 
+    loaded: Any = field(default=None, repr=False, compare=False)
+    """The class itself, where it was given and not named."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the class is not one of ours."""
+        return not self.target.startswith("eureka.")
+
     def load(self) -> Any:
         """The class; imports its module."""
+        if self.loaded is not None:
+            return self.loaded
         module, _, attribute = self.target.partition(":")
         return getattr(importlib.import_module(module), attribute)
 
@@ -89,40 +116,135 @@ class Part(Generic[T]):
 class Registry(Generic[T]):
     """The names of one kind, in the order in which people should see them; `T` is what they build."""
 
-    def __init__(self, kind: str, entries: Iterable[Entry]) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, entries: Iterable[Entry], *, base: str = "", group: str = "") -> None:
+        self.kind, self.base, self.group = kind, base, group
         self._entries = {entry.name: entry for entry in entries}
 
     def entries(self) -> list[Entry]:
-        return list(self._entries.values())
+        """All names: ours, then those of installed packages."""
+        return [*self._entries.values(), *self._installed()]
 
     def names(self) -> list[str]:
-        return list(self._entries)
+        return [entry.name for entry in self.entries()]
 
     def entry(self, name: str) -> Entry:
-        try:
+        """What a name stands for; nothing is imported."""
+        if name in self._entries:
             return self._entries[name]
-        except KeyError:
-            raise UnknownNameError(self.kind, name, self._entries) from None
+        installed = {entry.name: entry for entry in self._installed()}
+        if name in installed:
+            return installed[name]
+        if ":" in name and self.base:
+            return Entry(name=name, target=name, summary="", source=name.partition(":")[0])
+        raise UnknownNameError(self.kind, name, [*self._entries, *installed])
 
     def schema(self, name: str) -> type[BaseModel]:
         """The settings of a name as a pydantic model: types, limits and defaults."""
-        return _schema(self.entry(name).load())
+        return self._schema(self.entry(name))
 
-    def choose(self, name: str, given: Mapping[str, Any] | None = None) -> Part[T]:
-        """A name with its settings: defaults are filled in and every given value is checked."""
-        entry, given = self.entry(name), given or {}
-        schema = self.schema(name)
+    def choose(self, name: str | type[T], given: Mapping[str, Any] | None = None) -> Part[T]:
+        """A name (or a class) with its settings: defaults are filled in and every given value is checked."""
+        entry, given = self.entry(name) if isinstance(name, str) else _entry_of(name), given or {}
+        schema = self._schema(entry)
         for key, value in given.items():
             if key in entry.preset and value != entry.preset[key]:
-                raise RequestError(f"{self.kind} {name!r} means {key}={entry.preset[key]!r}; it cannot be {value!r}.")
+                raise RequestError(f"{self.kind} {entry.name!r} means {key}={entry.preset[key]!r}; it cannot be {value!r}.")
             if key not in schema.model_fields:
-                raise UnknownNameError(f"setting of {self.kind} {name!r}", key, schema.model_fields)
-        return Part(self.kind, entry, validated(schema, {**given, **entry.preset}, f"{self.kind} {name!r}"))
+                raise UnknownNameError(f"setting of {self.kind} {entry.name!r}", key, schema.model_fields)
+        return Part(self.kind, entry, validated(schema, {**given, **entry.preset}, f"{self.kind} {entry.name!r}"))
 
-    def build(self, name: str, settings: Mapping[str, Any] | None = None, /, **context: Any) -> T:
+    def build(self, name: str | type[T], settings: Mapping[str, Any] | None = None, /, **context: Any) -> T:
         """Choose and make in one call."""
         return self.choose(name, settings).build(**context)
+
+    def _schema(self, entry: Entry) -> type[BaseModel]:
+        if not entry.foreign or not self.base:
+            return _schema(entry.load())
+        what = f"{self.kind} {entry.name!r}"
+        return _foreign_schema(_checked_class(entry, self.base, what), what)
+
+    def _installed(self) -> list[Entry]:
+        """What installed packages offer. A name that is taken already gives way: its entry is called ``module:Class``."""
+        points = sorted(importlib.metadata.entry_points(group=self.group), key=lambda p: p.name) if self.group else []
+        names = [*self._entries, *(point.name for point in points)]
+        return [_installed_entry(point, point.name if names.count(point.name) == 1 else point.value) for point in points]
+
+
+def _installed_entry(point: importlib.metadata.EntryPoint, name: str) -> Entry:
+    """The summary is that of the package, which can be read without importing it."""
+    package: Mapping[str, Any] = {} if point.dist is None else point.dist.metadata.json
+    summary, source = (str(package.get(key, "")) for key in ("summary", "name"))
+    return Entry(name=name, target=point.value.replace(" ", ""), summary=summary, source=source)
+
+
+def _entry_of(cls: type[Any]) -> Entry:
+    name = f"{cls.__module__}:{cls.__qualname__}"
+    return Entry(name=name, target=name, summary="", source=cls.__module__, loaded=cls)
+
+
+def _checked_class(entry: Entry, base: str, what: str) -> Any:
+    """The class of somebody else, once it is known to be one of the right kind."""
+    found = entry.loaded if entry.loaded is not None else _find(entry.target, what)
+    wanted = Entry(name="", target=base, summary="").load()
+    if not inspect.isclass(found):
+        raise RequestError(f"{what} is a {type(found).__name__}, not a class; name a subclass of {base.replace(':', '.')}.")
+    if not issubclass(found, wanted):
+        raise RequestError(f"{what} is a class, but not a subclass of {base.replace(':', '.')}.")
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        raise RequestError(f"{what} does not define {' and '.join(missing)}.")
+    return found
+
+
+def _find(target: str, what: str) -> Any:
+    """What ``module:Class`` names; every way in which that can fail is one sentence."""
+    module_name, _, attribute = target.partition(":")
+    if not all(part.isidentifier() for part in [*module_name.split("."), *attribute.split(".")]):
+        raise RequestError(f"{what}: expected module:Class, as in my_package.my_module:MyClass.")
+    module = _import(module_name, what)
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            classes = [name for name, value in vars(found).items() if inspect.isclass(value) and not name.startswith("_")]
+            raise UnknownNameError(f"class in {getattr(module, '__file__', None) or module_name}", part, classes)
+        found = getattr(found, part)
+    return found
+
+
+def _import(module: str, what: str) -> Any:
+    folder = user_folder()
+    importlib.invalidate_caches()
+    if sys.path[0] != folder:  # first, as with `python -m`
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise RequestError(f"{what}: {module} imports {error.name!r}, which is not installed.") from error
+        near = [found.name for found in pkgutil.iter_modules([folder])]
+        raise UnknownNameError(f"module in {folder} or among the installed packages", error.name, near) from None
+    except Exception as error:
+        raise RequestError(f"{what}: importing {module} failed with {type(error).__name__}: {error}.") from error
+
+
+@cache
+def _foreign_schema(target: Any, what: str) -> type[BaseModel]:
+    """The settings of somebody else's class; says which argument cannot be a setting, and why."""
+    from pydantic import PydanticUserError
+
+    try:
+        hints = _hints(target)
+    except NameError as error:
+        raise RequestError(f"{what}: the type of one of its arguments cannot be resolved ({error}).") from None
+    for parameter in _parameters(target):
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            if parameter.name == "name":
+                raise RequestError(f"{what}: a setting cannot be called 'name', which is the name of the part itself.")
+            if parameter.name not in hints:
+                raise RequestError(f"{what}: its setting {parameter.name!r} has no type; annotate it.")
+    try:
+        return _schema(target)
+    except PydanticUserError as error:
+        raise RequestError(f"{what}: {str(error).splitlines()[0]}") from None
 
 
 def _parameters(target: Any) -> list[inspect.Parameter]:

@@ -9,32 +9,13 @@ import numpy as np
 import pytest
 
 from eureka.data.catalogue import CATALOGUE
-from eureka.data.images import Images
 from eureka.data.store import located
-from eureka.data.text import EncodedCorpus
 from eureka.errors import UnknownNameError
 from eureka.experiment import build, run
 from eureka.recipes import RECIPES, recipe
 from eureka.tasks import TASKS
 
 NEEDS = {"cifar_indicator": ["mnist", "fashion_mnist", "cifar10"], "masked_text": ["sotu"]}
-
-
-@pytest.fixture
-def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise of the right size in place of data that need not be here: a model's size and one step do not depend on it."""
-
-    def noise(name: str, part: str) -> Images:
-        rng = np.random.default_rng(0)
-        shape = (40, 32, 32, 3) if name == "cifar10" else (40, 28, 28)
-        return Images(rng.integers(0, 256, shape, dtype=np.uint8), np.arange(40, dtype=np.int64) % 10)
-
-    def words(name: str, vocabulary: int) -> EncodedCorpus:
-        row = np.random.default_rng(0).integers(1, vocabulary, 4_000).astype(np.int32)
-        return EncodedCorpus(row[:3_000], row[3_000:], vocabulary)
-
-    monkeypatch.setattr("eureka.tasks.pictures.load_images", noise)
-    monkeypatch.setattr("eureka.tasks.masked_text.encoded_corpus", words)
 
 
 @pytest.mark.usefixtures("pictures")

@@ -16,9 +16,8 @@ from eureka.data import text
 from eureka.data.catalogue import CATALOGUE
 from eureka.data.store import located
 from eureka.tasks import Batch
-from eureka.tasks.masked_text import MASK, MaskedText
-from eureka.tasks.sequence import IGNORED
-from eureka.tasks.text_levels import Statistics
+from eureka.tasks.masked_text import MASK, MaskedText, Statistics
+from eureka.tasks.task import IGNORED
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 

@@ -15,8 +15,8 @@ from eureka.tasks import TASKS, Batch
 from eureka.tasks.classification import Classification, occupancies
 from eureka.tasks.induction import Induction
 from eureka.tasks.regression import Regression
-from eureka.tasks.sequence import IGNORED, SequenceTask
 from eureka.tasks.sums import PrefixSum, WindowSum
+from eureka.tasks.task import IGNORED, SequenceTask
 
 N = 10_000
 

@@ -38,8 +38,12 @@ alone), with 32 tokens 1.2; under 8,192 weights the single launch of the kernel 
 class Operator(nn.Module, ABC):
     """Attention: ``operator(q, k, v, mask, dropout)`` mixes the values; ``operator.weights(q, k, mask)`` shows how.
 
-    q is (B, H, Q, D); k and v are (B, Hk, K, D) with Hk dividing H.
+    q is (B, H, Q, D); k and v are (B, Hk, K, D) with Hk dividing H. `eureka.testing.check_operator` checks all of this.
     """
+
+    rows_depend_on_each_other: bool = False
+    """Whether the weights of a query depend on the other queries. Then a key that is hidden from it can still matter to it,
+    through a query that sees the key: such an operator is not causal."""
 
     @abstractmethod
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, dropout: float = 0.0) -> Tensor:
@@ -103,8 +107,8 @@ def per_head(parameter: Tensor, q: Tensor) -> Tensor:
     return parameter[:, None, None]
 
 
-def make_operator(name: str, settings: Mapping[str, Any] | None = None, **context: Any) -> Operator:
-    """An operator by name; `context` is what its constructor may ask for: `heads`, `head_dim`, `total_steps`.
+def make_operator(name: str | type[Operator], settings: Mapping[str, Any] | None = None, **context: Any) -> Operator:
+    """An operator by its name or class; `context` is what its constructor may ask for: `heads`, `head_dim`, `total_steps`.
 
     >>> make_operator("temperature", {"temperature": 0.5}).beta(None, None, None)
     2.0

@@ -29,6 +29,8 @@ class QR(ExplicitOperator):
     orthonormal, hence diagonal: every token that adds a direction looks at itself.
     """
 
+    rows_depend_on_each_other = True
+
     def weights(self, q: Tensor, k: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
         mask = checked(q, k, None, mask)
         with full_precision(q):

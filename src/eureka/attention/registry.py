@@ -105,4 +105,6 @@ FIXES: Registry[Operator] = Registry(
             source="Hoffmann et al. 2024",
         ),
     ],
+    base="eureka.attention.operator:Operator",
+    group="eureka.fixes",
 )

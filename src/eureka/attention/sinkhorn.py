@@ -23,6 +23,8 @@ class Sinkhorn(ExplicitOperator):
     has one doubly stochastic matrix, the identity, so there many iterations end in every token looking at itself.
     """
 
+    rows_depend_on_each_other = True
+
     def __init__(self, *, iterations: NonNegativeInt = 3) -> None:
         super().__init__()
         if iterations < 0:

@@ -31,7 +31,7 @@ def describe_keys(config: RunConfig) -> Iterator[Key]:
     values = config.flat()
     for part, registry in PARTS.items():
         name = values[f"{part}.name"]
-        yield Key(f"{part}.name", name, "one of " + ", ".join(registry.names()))
+        yield Key(f"{part}.name", name, f"one of {', '.join(registry.names())}, or module:Class")
         for setting, info in registry.schema(name).model_fields.items():
             fixed = setting in registry.entry(name).preset
             yield Key(f"{part}.{setting}", _shown(values[f"{part}.{setting}"]), "fixed by the name" if fixed else _kind(info))

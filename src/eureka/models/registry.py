@@ -57,4 +57,6 @@ MODELS: Registry[nn.Module] = Registry(
             preset={"blocks": 2},
         ),
     ],
+    base="torch.nn:Module",
+    group="eureka.models",
 )

@@ -14,7 +14,7 @@ from eureka.errors import RequestError
 from eureka.patching.attach import OptimiserSteps, attached, detach_all
 from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
 
-Fix = str | Operator | Callable[[Site], "str | Operator"]
+Fix = str | Operator | type[Operator] | Callable[[Site], "str | Operator"]
 
 
 def patch(
@@ -29,10 +29,10 @@ def patch(
 ) -> Patched:
     """Let a model attend through an operator: at all its sites, or at those that `layers` names.
 
-    operator     a name (`eureka fixes` lists them), an operator, of which every site gets a copy, a function of the site, or a
-                 mapping from layers to any of these
+    operator     a name (`eureka fixes` lists them), ``module:Class``, an operator class, an operator, of which every site gets a
+                 copy, a function of the site, or a mapping from layers to any of these
     layers       an index, a pattern of module names, a function of the site, or several of them
-    settings     settings of a named operator
+    settings     settings of a named operator or an operator class
     total_steps  the length of training, for operators with a schedule
     follow       let schedules advance with the optimiser that trains the model; otherwise call `advance` of the operators
     sites        names of modules whose forward reaches F.scaled_dot_product_attention in a way that their code does not show
@@ -176,7 +176,7 @@ def _maker(settings: Mapping[str, Any] | None, total_steps: int | None) -> Calla
             if settings:
                 raise RequestError("settings belong to a named operator; this one has its own.")
             return copy.deepcopy(fix)
-        if not isinstance(fix, str):
+        if not isinstance(fix, str | type):
             if not callable(fix):
                 raise RequestError(f"an operator or the name of one is expected, not {fix!r}.")
             return make(fix(site), site)

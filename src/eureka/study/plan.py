@@ -23,6 +23,7 @@ from typing import Any
 
 from eureka.config import RunConfig
 from eureka.errors import RequestError, UnknownNameError
+from eureka.experiment import check_contracts
 from eureka.files import make_folder
 from eureka.recipes import recipe as find_recipe
 from eureka.runs import Origin, RunFolder, StoredConfig
@@ -63,6 +64,7 @@ class Study:
 
     def prepare(self) -> list[RunFolder]:
         """Lay out the run folders, so that the whole study can be seen before its first run has begun."""
+        check_contracts(self.configs)
         make_folder(self.folder)
         return [self._prepare(config) for config in self.configs]
 
@@ -78,7 +80,7 @@ class Study:
 
 def run_name(config: RunConfig) -> str:
     """Readable, and unique for the config: ``softmax-lr0.0003-seed0-1f2e3d4c5b6a``."""
-    fix = config.flat()["attention.name"]
+    fix = config.attention.name.replace(":", ".")  # of module:Class; not every file system allows a colon
     return f"{fix}-lr{config.training.lr:g}-seed{config.training.seed}-{config.digest()}"
 
 
@@ -87,10 +89,17 @@ def origin(recipe: str, config: RunConfig) -> Origin:
 
     A new name brings its own defaults, so only what differs from those is told besides.
     """
-    base, wanted = find_recipe(recipe), StoredConfig(config.to_json()).flat
-    names = {key: value for key, value in wanted.items() if key.endswith(".name") and base.flat()[key] != value}
-    start = StoredConfig(base.but(names).to_json()).flat
-    return Origin(recipe, names | {key: value for key, value in wanted.items() if start[key] != value})
+    base, wanted, chosen = find_recipe(recipe).to_json(), config.to_json(), config.chosen()
+    names: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for part, values in wanted.items():
+        if values.get("name") != base[part].get("name"):
+            names[f"{part}.name"] = values["name"]
+            values, start = chosen[part], {"name": values["name"]}
+        else:
+            start = base[part]
+        others |= {f"{part}.{key}": value for key, value in values.items() if key not in start or start[key] != value}
+    return Origin(recipe, names | others)
 
 
 def read_plan(path: Path, folder: Path) -> Study:

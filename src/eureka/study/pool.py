@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from eureka.errors import WorkError
+from eureka.registry import FOLDER, user_folder
 from eureka.runs import RunFolder
 
 POLL_SECONDS = 0.2
@@ -73,7 +74,7 @@ class LocalPool:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+                env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", FOLDER: user_folder()},
                 start_new_session=True,
             )
         self._running[process] = folder

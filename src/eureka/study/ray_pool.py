@@ -6,11 +6,13 @@ The study folder must be reachable by the same path from every node, on a shared
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from eureka.errors import MissingExtraError, RequestError
+from eureka.registry import FOLDER, user_folder
 from eureka.runs import RunFolder
 from eureka.study.pool import Failure, Watch, longest_first
 
@@ -43,7 +45,7 @@ class RayPool:
         """Bring every run to its end, or as far as the budget lasts."""
         task = self.ray.remote(num_cpus=1, max_retries=RETRIES)(run_on_node)
         waiting = longest_first(folder for folder in folders if folder.result() is None)
-        pending = {task.remote(str(folder.path)): folder for folder in waiting}
+        pending = {task.remote(str(folder.path), user_folder()): folder for folder in waiting}
         failures: list[Failure] = []
         deadline = time.monotonic() + budget_seconds
         try:
@@ -66,14 +68,18 @@ class RayPool:
         return [Failure(folder, reason)] if reason else []
 
 
-def run_on_node(path: str) -> str | None:
-    """Carry out one run on the node where this is called. Returns why it failed, or None."""
+def run_on_node(path: str, user_folder: str) -> str | None:
+    """Carry out one run on the node where this is called; ``module:Class`` is looked for in `user_folder`.
+
+    Returns why it failed, or None.
+    """
     from pathlib import Path
 
     from eureka.config import run_config
     from eureka.errors import EurekaError, FolderBusyError
     from eureka.experiment import run
 
+    os.environ[FOLDER] = user_folder
     folder = RunFolder(Path(path))
     for attempt in range(ATTEMPTS):
         try:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from eureka.tasks.sequence import IGNORED
-from eureka.tasks.task import Batch, Task
+from eureka.tasks.task import IGNORED, Batch, Task
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -11,8 +11,7 @@ from torch import Generator
 
 from eureka.errors import RequestError
 from eureka.runs import Level
-from eureka.tasks.sequence import IGNORED, SequenceTask
-from eureka.tasks.task import Batch, Split
+from eureka.tasks.task import IGNORED, Batch, SequenceTask, Split
 
 Count = Annotated[int, Field(ge=2)]
 

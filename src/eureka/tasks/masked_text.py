@@ -6,17 +6,19 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Generator
+from torch import Generator, Tensor
 
 from eureka.data.text import encoded_corpus
 from eureka.runs import Level
-from eureka.tasks.sequence import IGNORED, SequenceTask
-from eureka.tasks.task import Batch, Split
-from eureka.tasks.text_levels import Score, Statistics
+from eureka.tasks.task import IGNORED, Batch, SequenceTask, Split
 
 Count = Annotated[int, Field(ge=2)]
 MASK = 0
-HIDDEN, REPLACED, LEFT = 0.8, 0.1, 0.1  # of the tokens that are asked for: by the mask, by any token, as they are
+HIDDEN, REPLACED, LEFT = 0.8, 0.1, 0.1  # shares of the tokens that are asked for: masked, replaced by any token, left as they are
+
+
+Score = tuple[float, float]
+"""Loss and accuracy."""
 
 
 class MaskedText(SequenceTask):
@@ -50,12 +52,12 @@ class MaskedText(SequenceTask):
         return Batch(shown, tokens.masked_fill(~asked, IGNORED), {"hidden": (shown == MASK).long(), "token": tokens})
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
-        """How well the validation text is known by who knows how frequent each token is; also what stands there; also before it.
+        """The scores of three predictors on the validation text, each of which uses more than the one before.
 
-        The first is the unigram entropy. The second looks at the place itself: where a token is not hidden, it tells what it may
-        be. The third has the token before in place of the frequency. It is no floor, for nobody knows that of a language: it is
-        the nearest level that cannot be had without looking at another token. Frequencies are counted in the training text (plus
-        one each), pairs smoothed after Witten & Bell 1991; neither has anything to tune.
+        The first knows how frequent each token is (unigram entropy). The second also looks at the place itself: a token that is
+        not hidden is probably the answer. The third replaces the frequency by the token before. It is not a floor, because the
+        floor of a language is unknown; it is the nearest level that needs a look at another token. Frequencies are counted in
+        the training text (plus one each), pairs are smoothed after Witten & Bell 1991; neither has anything to tune.
         """
         text = Statistics(self.rows["train"], self.rows["validation"], self.classes, label_smoothing)
         unigram, bigram, seen = text.unigram(), text.bigram(), text.seen(REPLACED / (REPLACED + LEFT))
@@ -70,3 +72,51 @@ def _mixed(hidden: Score, seen: Score) -> Score:
     """Loss and accuracy over all that is asked for, hidden or not."""
     loss, accuracy = (HIDDEN * h + (1 - HIDDEN) * s for h, s in zip(hidden, seen, strict=True))
     return loss, accuracy
+
+
+class Statistics:
+    """Counts of a training text, tried on a validation text. Token 0 is the mask and never a label."""
+
+    def __init__(self, train: Tensor, validation: Tensor, vocabulary: int, label_smoothing: float = 0.0) -> None:
+        self.train, self.validation = train, validation
+        self.vocabulary, self.smoothing = vocabulary, label_smoothing
+        counts = train.bincount(minlength=vocabulary).double() + 1
+        counts[0] = 0
+        self.frequency = counts / counts.sum()
+        self.truth = validation.bincount(minlength=vocabulary).double() / len(validation)
+
+    def unigram(self) -> Score:
+        """Nothing is seen but how frequent each token is."""
+        return self._score(self.frequency[None], self.truth[None])
+
+    def bigram(self) -> Score:
+        """The token before is seen: λ(u) · count(u, v) / count(u) + (1 - λ(u)) · frequency(v), λ = count / (count + kinds)."""
+        pairs = pair_counts(self.train, self.vocabulary)
+        count, kinds = pairs.sum(1, keepdim=True), (pairs > 0).sum(1, keepdim=True)
+        belief = (pairs + kinds * self.frequency) / (count + kinds).clamp_min(1)
+        belief[count[:, 0] == 0] = self.frequency
+        truth = pair_counts(self.validation, self.vocabulary)
+        return self._score(belief, truth / truth.sum())
+
+    def seen(self, replaced: float) -> Score:
+        """The token itself is seen, but with this probability it has been replaced by any other, all equally likely."""
+        any_token = torch.ones(self.vocabulary, dtype=torch.double) / (self.vocabulary - 1)
+        any_token[0] = 0
+        belief = (1 - replaced) * torch.diag(self.frequency) + replaced * any_token[:, None] * self.frequency
+        truth = (1 - replaced) * torch.diag(self.truth) + replaced * any_token[:, None] * self.truth
+        return self._score(belief / belief.sum(1, keepdim=True).clamp_min(1e-300), truth)
+
+    def _score(self, belief: Tensor, truth: Tensor) -> Score:
+        """Loss and accuracy of beliefs (contexts, tokens) when contexts and tokens truly occur together so often."""
+        e = self.smoothing
+        wanted = (1 - e) * truth + e * truth.sum(1, keepdim=True) / self.vocabulary
+        answer = (1 - e) * belief + e / self.vocabulary
+        loss = -(wanted * answer.clamp_min(1e-300).log()).sum().item()
+        accuracy = truth.gather(1, belief.argmax(1, keepdim=True)).sum().item()
+        return loss, accuracy
+
+
+def pair_counts(row: Tensor, vocabulary: int) -> Tensor:
+    """(vocabulary, vocabulary): how often each token follows each."""
+    pairs = row[:-1] * vocabulary + row[1:]
+    return pairs.bincount(minlength=vocabulary**2).view(vocabulary, vocabulary).double()

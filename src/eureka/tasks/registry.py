@@ -113,4 +113,6 @@ TASKS: Registry[Task] = Registry(
             source="Devlin et al. 2019",
         ),
     ],
+    base="eureka.tasks.task:Task",
+    group="eureka.tasks",
 )

@@ -13,8 +13,7 @@ from torch import Generator, Tensor
 
 from eureka.runs import Level
 from eureka.tasks.chain import smoothed_entropy
-from eureka.tasks.sequence import IGNORED, SequenceTask
-from eureka.tasks.task import Batch, Split
+from eureka.tasks.task import IGNORED, Batch, SequenceTask, Split
 
 Count = Annotated[int, Field(ge=2)]
 

@@ -13,6 +13,8 @@ from torch import Generator, Tensor
 from eureka.runs import Level
 
 Split = Literal["train", "validation"]
+IGNORED = -100
+"""The label of a position at which nothing is asked."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +70,20 @@ class Task(ABC):
     def floor_loss(self, label_smoothing: float = 0.0) -> float:
         """The loss when the task is solved: 0 without label smoothing."""
         return self.levels(label_smoothing)[-1].loss
+
+
+class SequenceTask(Task):
+    """Tokens in, a class at every position; labels are (n, tokens), `IGNORED` where nothing is asked."""
+
+    per_token = True
+
+    def loss(self, outputs: Tensor, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        """The mean over the positions that are asked for."""
+        return F.cross_entropy(
+            outputs.flatten(0, -2), batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=label_smoothing
+        )
+
+    def accuracy(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """The share of the positions that are asked for whose likeliest class is the label."""
+        asked = batch.labels != IGNORED
+        return (outputs.argmax(dim=-1) == batch.labels)[asked].float().mean()
