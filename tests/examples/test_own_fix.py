@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,11 +60,18 @@ def test_the_fix_of_an_installed_package_is_listed_with_its_source(command: Comm
     assert list(listed)[-1] == "log_length"  # ours come first
 
 
-def test_it_appears_in_a_comparison(command: Command) -> None:
-    sets = [word for change in TINY for word in ("--set", change)]
-    document = command("compare", "tiles", "--fix", "softmax,log_length", "--seeds", "1", "--out", "study", *sets)
-    assert [row["fix"] for row in document["rows"]] == ["softmax", "log_length"]
-    assert not document["failures"]
+def small(command: str) -> list[str]:
+    words = shlex.split(command)[1:]
+    return [*words, *(word for change in TINY for word in ("--set", change))] if words[0] in ("compare", "run") else words
+
+
+def test_every_command_of_its_readme_runs_and_the_fix_appears_in_the_comparison(command: Command) -> None:
+    readme = (OWN_FIX / "README.md").read_text(encoding="utf-8")
+    listing, comparison, run = (command(*small(line)) for line in re.findall(r"^eureka .*$", readme, flags=re.MULTILINE))
+    assert "log_length" in [fix["name"] for fix in listing["fixes"]]
+    assert [row["fix"] for row in comparison["rows"]] == ["softmax", "log_length"]
+    assert not comparison["failures"]
+    assert run["config"]["attention"] == {"name": "log_length", "length": 32}
 
 
 def test_its_own_tests_pass(installed: Path) -> None:
