@@ -9,13 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from eureka.cli.run_study import write_summary
 from eureka.config import RunConfig
 from eureka.recipes import recipe
-from eureka.runs import find_runs
+from eureka.runs import Outcome, RunFolder, find_runs
+from eureka.study.summary import summarise
+from eureka.study.survival import Estimate, Times, speed_up
 
 SMALL = [
     *("--set", "training.steps=40", "--set", "training.warmup=5", "--set", "training.log_every=10", "--set", "model.dim=16"),
@@ -70,6 +74,29 @@ def test_every_run_keeps_its_recipe_and_the_keys_that_were_changed(study: tuple[
         assert origin.recipe == "tiles"
         assert origin.changes.keys() >= {"training.lr", "training.steps", "model.dim"}
         assert recipe(origin.recipe).but(origin.changes) == RunConfig.from_json(config.parts)
+
+
+def test_summary_and_report_together_read_each_run_and_bootstrap_each_comparison_once(
+    study: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, done = study
+    calls: Counter[str] = Counter()
+    read = RunFolder.result
+
+    def counted_read(run: RunFolder) -> Outcome | None:
+        calls[run.name] += 1
+        return read(run)
+
+    def counted_bootstrap(baseline: Times, fix: Times, horizon: float) -> Estimate:
+        calls["bootstrap"] += 1
+        return speed_up(baseline, fix, horizon)
+
+    monkeypatch.setattr(RunFolder, "result", counted_read)
+    monkeypatch.setattr("eureka.study.comparison.speed_up", counted_bootstrap)
+    runs = [run for run in find_runs(folder / json.loads(done.stdout)["folder"]) if "seed0" in run.name]
+    write_summary("title", tmp_path, summarise(runs), [])
+    assert (tmp_path / "report.html").exists()
+    assert calls == dict.fromkeys([*(run.name for run in runs), "bootstrap"], 1)
 
 
 def test_without_a_terminal_events_are_lines_on_standard_error(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:

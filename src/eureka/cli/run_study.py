@@ -41,7 +41,7 @@ def run_study(title: str, study: Study, *, on: str, workers: int | None, budget:
         sys.stderr.write(f"{finished} of {len(folders)} runs are finished already.\n")
     failures = _run(pool, folders, limit)
     summary = summarise(folders)
-    document = _write(title, study.folder, summary, failures)
+    document = write_summary(title, study.folder, summary, failures)
     if json:
         print_json(document)
     else:
@@ -89,7 +89,7 @@ def _finished(folders: Sequence[RunFolder]) -> int:
     return sum(folder.result() is not None for folder in folders)
 
 
-def _write(title: str, folder: Path, summary: Summary, failures: Sequence[Failure]) -> dict[str, Any]:
+def write_summary(title: str, folder: Path, summary: Summary, failures: Sequence[Failure]) -> dict[str, Any]:
     """Write the report, ``runs.csv`` and ``summary.json``; the document is what the last one holds."""
     from eureka.files import write_whole
     from eureka.report.write import write_report_of
