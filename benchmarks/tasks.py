@@ -26,7 +26,8 @@ from eureka.data.images import load_images
 from eureka.errors import RequestError
 from eureka.experiment import build
 from eureka.recipes import RECIPES, recipe
-from eureka.tasks import TASKS, Task
+from eureka.tasks.registry import TASKS
+from eureka.tasks.task import Task
 from eureka.training.optimiser import make_optimiser
 
 BATCH = 512  # the paper's

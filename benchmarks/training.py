@@ -33,7 +33,7 @@ from eureka.recipes import RECIPES, recipe
 from eureka.runs import RunFolder
 from eureka.study.plan import Study
 from eureka.study.pool import LocalPool
-from eureka.tasks import Task
+from eureka.tasks.task import Task
 from eureka.training.loop import Loop
 from eureka.training.optimiser import make_optimiser
 

@@ -17,7 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import eureka
 from eureka.integrations import Monitor
-from eureka.tasks import TASKS
+from eureka.tasks.registry import TASKS
 
 
 def say(text: str) -> None:

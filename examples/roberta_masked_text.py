@@ -21,7 +21,8 @@ from transformers import PrinterCallback, RobertaConfig, RobertaForMaskedLM, Tra
 import eureka
 from eureka.curves.online import Event
 from eureka.integrations import HuggingFaceCallback
-from eureka.tasks import TASKS, Task
+from eureka.tasks.registry import TASKS
+from eureka.tasks.task import Task
 
 BATCH = 32
 OWN = 2  # numbers that RoBERTa keeps for itself; 1 is padding, which has no position

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import eureka
 from eureka.integrations import Monitor
-from eureka.tasks import TASKS
+from eureka.tasks.registry import TASKS
 
 
 def say(text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import subprocess
 import sys
@@ -147,14 +146,6 @@ def test_the_public_names_are_frozen_and_exist() -> None:
         assert getattr(eureka, name) is not None
 
 
-@pytest.mark.parametrize("package", ["eureka.attention", "eureka.tasks"])
-def test_every_name_that_a_lazy_package_promises_exists(package: str) -> None:
-    module = importlib.import_module(package)
-    assert module.__all__
-    for name in module.__all__:
-        assert getattr(module, name) is not None
-
-
 def test_an_unknown_attribute_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'detekt'"):
         eureka.detekt  # noqa: B018
@@ -201,7 +192,7 @@ def test_every_file_that_the_walks_name_exists() -> None:
 
 def test_every_package_is_in_the_table_of_contributing() -> None:
     table = CONTRIBUTING.split("| where |")[1].split("###")[0]
-    private = {"lazy", "schedules", "bench", "testing"}
+    private = {"lazy", "schedules", "bench"}
     assert not [room for room in rooms() if room not in private and f"`{room}/`" not in table and f"`{room}.py`" not in table]
 
 

@@ -183,7 +183,7 @@ def _entry_of(cls: type[Any]) -> Entry:
 
 
 def _checked_class(entry: Entry, base: str, what: str) -> Any:
-    """The class of somebody else, once it is known to be one of the right kind."""
+    """A foreign class, once it is known to be of the right kind."""
     found = entry.loaded if entry.loaded is not None else _find(entry.target, what)
     wanted = Entry(name="", target=base, summary="").load()
     if not inspect.isclass(found):
@@ -228,7 +228,7 @@ def _import(module: str, what: str) -> Any:
 
 @cache
 def _foreign_schema(target: Any, what: str) -> type[BaseModel]:
-    """The settings of somebody else's class; says which argument cannot be a setting, and why."""
+    """The settings of a foreign class; an error says which argument cannot be a setting, and why."""
     from pydantic import PydanticUserError
 
     try:

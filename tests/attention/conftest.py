@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from eureka.attention import Bias, Causal, Dense, KeyPadding, NoMask, make_operator
+from eureka.attention.mask import Bias, Causal, Dense, KeyPadding, NoMask
+from eureka.attention.operator import make_operator
 
 EXPLICIT = ["sinkhorn", "qr"]
 """Operators whose rows depend on each other."""

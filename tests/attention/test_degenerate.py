@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from eureka.attention import FIXES, Bias, Causal, Dense, KeyPadding
+from eureka.attention.mask import Bias, Causal, Dense, KeyPadding
+from eureka.attention.registry import FIXES
 
 SIZES = {"short": (6, 6, 4), "long": (70, 70, 4)}  # (Q, K, D): the two paths of NormSoftmax
 NORM = ["norm_softmax", "norm_softmax_var"]

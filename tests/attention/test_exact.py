@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from eureka.attention import FIXES, Causal, NoMask
+from eureka.attention.mask import Causal, NoMask
 from eureka.attention.operator import SoftmaxFamily
+from eureka.attention.registry import FIXES
 
 SHAPES = {  # (B, H, Hk, Q, K, D)
     "self": (2, 2, 2, 6, 6, 4),
@@ -120,7 +121,7 @@ def test_weights_times_values_are_the_output(twin: Any, name: str, mask: str) ->
 
 @pytest.mark.parametrize("mask", ["dense", "bias"])
 def test_blocks_of_rows_have_their_own_rows_of_the_mask(twin: Any, monkeypatch: pytest.MonkeyPatch, mask: str) -> None:
-    monkeypatch.setattr("eureka.attention.variance_blocks.BLOCK", 2 * 80 * 5)  # blocks of five rows, the last one shorter
+    monkeypatch.setattr("eureka.attention.variance.BLOCK", 2 * 80 * 5)  # blocks of five rows, the last one shorter
     check(twin, "norm_softmax", "long", mask, 0.6, torch.float64)
 
 

@@ -9,8 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from eureka.attention import FIXES, Bias, Causal, Dense, KeyPadding, NoMask, make_operator, unit
+from eureka.attention import qk_norm
 from eureka.attention.gradient_balance import rms
+from eureka.attention.mask import Bias, Causal, Dense, KeyPadding, NoMask
+from eureka.attention.operator import make_operator
+from eureka.attention.registry import FIXES
 from eureka.errors import RequestError, UnknownNameError
 
 
@@ -201,7 +204,7 @@ def test_ssmax_counts_only_visible_keys(twin: Any) -> None:
 def test_qk_norm_of_very_short_and_very_long_vectors_has_the_gradient_of_double_precision(
     monkeypatch: pytest.MonkeyPatch, kernel: bool, length: float
 ) -> None:
-    monkeypatch.setattr(unit, "has_kernel", lambda x: kernel)
+    monkeypatch.setattr(qk_norm, "has_kernel", lambda x: kernel)
     g = torch.Generator().manual_seed(0)
     exact = [torch.randn(2, 2, 9, 4, generator=g, dtype=torch.float64) for _ in range(3)]
     exact[0] *= length

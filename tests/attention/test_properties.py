@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from eureka.attention import FIXES, Bias, Causal, Dense, KeyPadding, NoMask
+from eureka.attention.mask import Bias, Causal, Dense, KeyPadding, NoMask
+from eureka.attention.registry import FIXES
 
 SUM_TO_ONE = [name for name in FIXES.names() if name not in ("softmax_plus_one", "sigmoid", "linear")]
 FEELS_A_SHIFT = ["softmax_plus_one", "sigmoid", "linear", "qk_norm", "qk_layernorm", "qr"]

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from eureka.attention import Causal, KeyPadding, NoMask, attention_entropy, participation, row_spread
+from eureka.attention.mask import Causal, KeyPadding, NoMask
+from eureka.attention.statistics import attention_entropy, participation, row_spread
 
 MASKS = ["none", "causal", "causal from a cache", "causal with blind rows", "padding", "dense", "bias"]
 SHAPE = (2, 4, 2, 30, 37, 8)
@@ -53,7 +54,7 @@ def test_logits_of_ten_thousand_do_not_cancel(twin: Any, mask: str) -> None:
 
 @pytest.mark.parametrize("mask", ["causal", "dense", "bias"])
 def test_blocks_of_rows_have_their_own_rows_of_the_mask(twin: Any, monkeypatch: pytest.MonkeyPatch, mask: str) -> None:
-    monkeypatch.setattr("eureka.attention.variance_blocks.BLOCK", 8 * 37 * 4)
+    monkeypatch.setattr("eureka.attention.variance.BLOCK", 8 * 37 * 4)
     test_logits_of_ten_thousand_do_not_cancel(twin, mask)
 
 

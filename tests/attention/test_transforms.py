@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from eureka.attention import FIXES, Causal, Dense, make_operator
+from eureka.attention.mask import Causal, Dense
+from eureka.attention.operator import make_operator
+from eureka.attention.registry import FIXES
 
 LONG, SHORT = (2, 2, 2, 22, 22, 4), (2, 2, 2, 6, 6, 4)  # the two paths of NormSoftmax
 ALL = [(name, "none") for name in FIXES.names()]

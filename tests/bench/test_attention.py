@@ -10,8 +10,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from eureka.attention import FIXES, Causal, KeyPadding, NoMask, make_operator
-from eureka.attention.mask import visible_keys
+from eureka.attention.mask import Causal, KeyPadding, NoMask, visible_keys
+from eureka.attention.operator import make_operator
+from eureka.attention.registry import FIXES
 from eureka.bench import attention, timing
 from eureka.bench.attention import STATISTICS, plan
 from eureka.bench.formulas import FORMULAS, formula_of

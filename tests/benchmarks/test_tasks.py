@@ -12,7 +12,7 @@ from eureka.config import RunConfig
 from eureka.data.catalogue import CATALOGUE
 from eureka.data.store import located
 from eureka.recipes import RECIPES
-from eureka.tasks import TASKS
+from eureka.tasks.registry import TASKS
 
 PICTURES_HERE = all(located(CATALOGUE[name]) for name in ("mnist", "fashion_mnist"))
 needs_pictures = pytest.mark.skipif(not PICTURES_HERE, reason="`eureka data fetch mnist fashion_mnist` brings the pictures")

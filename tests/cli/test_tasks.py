@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from eureka.cli.tasks import app
 from eureka.errors import RequestError, WorkError
-from eureka.tasks import TASKS
 from eureka.tasks.gallery import gallery
+from eureka.tasks.registry import TASKS
 
 
 def run(*arguments: str) -> str:

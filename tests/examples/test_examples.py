@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eureka.errors import EurekaError
-from eureka.tasks import TASKS
+from eureka.tasks.registry import TASKS
 
 FOLDER = Path(__file__).parents[2] / "examples"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from torch import nn
 
-from eureka.attention import Operator, make_operator
+from eureka.attention.operator import Operator, make_operator
 
 
 @pytest.fixture

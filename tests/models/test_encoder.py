@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from eureka.attention import Operator, make_operator
+from eureka.attention.operator import Operator, make_operator
 from eureka.errors import RequestError
 from eureka.models.block import Block
 from eureka.models.embedding import PatchEmbedding, embedding

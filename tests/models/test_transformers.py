@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from eureka.attention import Operator
+from eureka.attention.operator import Operator
 from eureka.errors import RequestError
 from eureka.models.block import Block
 from eureka.models.decoder import Decoder, DecoderSettings

@@ -13,7 +13,7 @@ from eureka.data.store import located
 from eureka.errors import UnknownNameError
 from eureka.experiment import build, run
 from eureka.recipes import RECIPES, recipe
-from eureka.tasks import TASKS
+from eureka.tasks.registry import TASKS
 
 NEEDS = {"cifar_indicator": ["mnist", "fashion_mnist", "cifar10"], "masked_text": ["sotu"]}
 

@@ -15,9 +15,8 @@ from torch import Generator, Tensor
 from eureka.data import text
 from eureka.data.catalogue import CATALOGUE
 from eureka.data.store import located
-from eureka.tasks import Batch
 from eureka.tasks.masked_text import MASK, MaskedText, Statistics
-from eureka.tasks.task import IGNORED
+from eureka.tasks.task import IGNORED, Batch
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 

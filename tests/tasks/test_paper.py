@@ -15,8 +15,9 @@ from eureka.data.catalogue import CATALOGUE
 from eureka.data.images import load_images
 from eureka.data.store import located
 from eureka.errors import RequestError
-from eureka.tasks import TASKS, Task
 from eureka.tasks.pictures import paint, shelf, shrunk
+from eureka.tasks.registry import TASKS
+from eureka.tasks.task import Task
 
 pytestmark = pytest.mark.usefixtures("pictures")
 

@@ -11,12 +11,12 @@ import torch
 from torch import Generator, Tensor
 
 from eureka.errors import RequestError
-from eureka.tasks import TASKS, Batch
 from eureka.tasks.classification import Classification, occupancies
 from eureka.tasks.induction import Induction
+from eureka.tasks.registry import TASKS
 from eureka.tasks.regression import Regression
 from eureka.tasks.sums import PrefixSum, WindowSum
-from eureka.tasks.task import IGNORED, SequenceTask
+from eureka.tasks.task import IGNORED, Batch, SequenceTask
 
 N = 10_000
 

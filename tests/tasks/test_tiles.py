@@ -7,7 +7,7 @@ import torch
 from torch import Generator
 
 from eureka.errors import RequestError
-from eureka.tasks import TASKS
+from eureka.tasks.registry import TASKS
 from eureka.tasks.tiles import Tiles
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from eureka.attention import FIXES
+from eureka.attention.registry import FIXES
 from eureka.config import RunConfig, run_config
 from eureka.errors import DamagedRunError, RequestError
 from eureka.experiment import build, run

@@ -27,7 +27,7 @@ def checked(q: Tensor, k: Tensor, v: Tensor | None, mask: Mask | Tensor | None) 
     if isinstance(kind, Bias):
         return Bias(tensor)
     if tensor.shape[1] == tensor.shape[2] == 1:
-        return KeyPadding(tensor[:, 0, 0])  # the same keys for every query, whoever built it: the cheap statistics apply
+        return KeyPadding(tensor[:, 0, 0])  # the same keys for every query: the cheap statistics apply
     return Dense(tensor)
 
 

@@ -18,7 +18,7 @@ from eureka.errors import RequestError
 class Sinkhorn(ExplicitOperator):
     """Softmax over the keys, then `iterations` times: each column to one total, each row to 1. With 0 it is plain softmax.
 
-    Hidden keys stay at 0 throughout, in the rows and in the columns; a column nobody sees stays empty. Ends on the rows, which
+    Hidden keys stay at 0 throughout, in the rows and in the columns; an unseen column stays empty. Ends on the rows, which
     therefore sum to 1; the columns then do so only in the limit, and to (visible rows) / (visible columns) each. A causal mask
     has one doubly stochastic matrix, the identity, so there many iterations end in every token looking at itself.
     """

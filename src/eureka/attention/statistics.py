@@ -25,8 +25,7 @@ from eureka.attention.explicit import full_precision, shown, wide
 from eureka.attention.fused import Beta, repeat_heads
 from eureka.attention.mask import Bias, Causal, Mask, NoMask, rows_of, visible_counts, visible_keys
 from eureka.attention.rowwise import dot, norm
-from eureka.attention.variance import row_variance
-from eureka.attention.variance_blocks import row_blocks, rows_in_block
+from eureka.attention.variance import row_blocks, row_variance, rows_in_block
 
 FEW, FEW_CAUSAL = 4, 16
 """Rows in a block up to which two fused calls are the faster way to the participation; a causal call skips half of its work.

@@ -16,8 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eureka.attention import Causal, KeyPadding, Mask, NoMask, make_operator, statistics
-from eureka.attention.mask import visible_keys
+from eureka.attention import statistics
+from eureka.attention.mask import Causal, KeyPadding, Mask, NoMask, visible_keys
+from eureka.attention.operator import make_operator
 from eureka.bench import model_steps
 from eureka.bench.formulas import formula_of
 from eureka.bench.memory import peak_megabytes

@@ -35,8 +35,8 @@ def show(
     """Draw labelled examples of a task as a PNG, and print where its plateaus must be. Settings as in `--set tile=14`."""
     from torch import Generator
 
-    from eureka.tasks import TASKS
     from eureka.tasks.gallery import gallery
+    from eureka.tasks.registry import TASKS
 
     task = TASKS.build(name, assignments(settings))
     picture = gallery(task, task.sample(samples, Generator().manual_seed(seed)))

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from eureka.attention import Mask, Operator
+from eureka.attention.mask import Mask
+from eureka.attention.operator import Operator
 
 EPS = 1e-6
 

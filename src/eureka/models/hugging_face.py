@@ -18,7 +18,7 @@ class HuggingFace(nn.Module):
     """A bare model of transformers between an embedding of our tokens or features and a linear head; an answer at every token."""
 
     patched_from_outside = True
-    """It makes its own attention; whoever builds it puts the operators in."""
+    """It makes its own attention; `experiment.build` patches the operators in."""
     token_shift = 0
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The rule of the multi-step tasks: each answer tells where to look for the next; pictures are somebody else's business.
+"""The rule of the multi-step tasks, without pictures: each answer tells where to look for the next.
 
 Tiles come in blocks of four, [top-left, top-right, bottom-left, bottom-right]. In the first block the main diagonal holds a
 pair of *indicators* and the other diagonal the two *targets*. The pair shows the same class → look at the top-right target,

@@ -1,4 +1,4 @@
-"""More than two decisions: does each further step add a plateau of its own?"""
+"""The chain task: with more than two decisions, does each further step add a plateau of its own?"""
 
 from __future__ import annotations
 

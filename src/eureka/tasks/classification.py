@@ -70,7 +70,7 @@ class Classification(Task):
         return self.centres[classes], self.label_of[classes]
 
     def _new(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Classes that nobody has seen, with any labels."""
+        """New classes, with random labels."""
         features = self.input_shape[-1]
         centres = torch.randn(n, self.distinct, features, generator=generator) / features**0.5
         return centres, torch.randint(self.classes, (n, self.distinct), generator=generator)
@@ -80,7 +80,7 @@ class Classification(Task):
         return (centres + self.noise * noise) / math.sqrt(1 + self.noise**2)
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
-        """Who reads the labels of the context but not the items believes each label as often as it occurs there."""
+        """A predictor that reads the labels of the context but not the items expects each label as often as it occurs there."""
         M, L = self.distinct, self.classes
         certain = smoothed_entropy([1.0], L, label_smoothing)
         guessing, accuracy = 0.0, 0.0

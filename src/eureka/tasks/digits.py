@@ -10,8 +10,8 @@ from torch import Generator
 
 from eureka.data.images import load_digits
 from eureka.runs import Level
-from eureka.tasks.album import Album
 from eureka.tasks.chain import Chain
+from eureka.tasks.pictures import Album
 from eureka.tasks.task import Batch, Split, Task
 
 MEAN, SCALE = 0.3, 0.37  # of the pixels, rounded: inputs are centred and of unit size

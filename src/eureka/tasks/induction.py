@@ -41,7 +41,7 @@ class Induction(SequenceTask):
         return Batch(tokens[:, :-1], labels, {"lag": lag[:, 0], "token_before": tokens[:, :-1].roll(1, dims=1)})
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
-        """Who knows which tokens have occurred, then also how often, then also in which order.
+        """A predictor that knows which tokens have occurred; one that also knows how often; one that also knows their order.
 
         The present token is never next. Of `lag` tokens the j that have occurred once more than the others have had their
         turn, so the next is one of the other lag - j, or of all but the present one when the turn is over.

@@ -107,7 +107,7 @@ class Statistics:
         return self._score(belief / belief.sum(1, keepdim=True).clamp_min(1e-300), truth)
 
     def _score(self, belief: Tensor, truth: Tensor) -> Score:
-        """Loss and accuracy of beliefs (contexts, tokens) when contexts and tokens truly occur together so often."""
+        """Loss and accuracy of beliefs (contexts, tokens) for the true frequencies of contexts and tokens."""
         e = self.smoothing
         wanted = (1 - e) * truth + e * truth.sum(1, keepdim=True) / self.vocabulary
         answer = (1 - e) * belief + e / self.vocabulary

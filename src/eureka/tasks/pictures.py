@@ -20,7 +20,6 @@ from torch import Generator, Tensor
 from eureka.data.images import Images, load_images
 from eureka.errors import RequestError
 from eureka.runs import Level
-from eureka.tasks.album import Album
 from eureka.tasks.chain import Chain, smoothed_entropy
 from eureka.tasks.task import Batch, Split, Task
 
@@ -34,7 +33,7 @@ TOP_LEFT, TOP_RIGHT, BOTTOM_LEFT, BOTTOM_RIGHT = range(4)
 
 WHITE, RED, BLUE = (1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)
 COLOUR_NOISE = 0.05
-CENTRE, SCALE = 0.15, 0.3  # of the pixels, rounded, for those who want centred inputs
+CENTRE, SCALE = 0.15, 0.3  # of the pixels, rounded, for centred inputs
 
 
 @dataclass(frozen=True)
@@ -188,3 +187,20 @@ def red_or_blue(n: int, generator: Generator) -> Tensor:
 def plain(n: int) -> Tensor:
     """White."""
     return torch.tensor(WHITE).expand(n, 3)
+
+
+class Album:
+    """A picture of whatever class is asked for."""
+
+    def __init__(self, pictures: Tensor, labels: Tensor, classes: int = 10) -> None:
+        order = labels.argsort(stable=True)
+        self.pictures = pictures[order]
+        self.counts = labels.bincount(minlength=classes)
+        self.starts = self.counts.cumsum(0) - self.counts
+
+    def draw(self, classes: Tensor, generator: Generator) -> Tensor:
+        """A picture of each class asked for: (…,) → (…, *picture)."""
+        counts = self.counts[classes]
+        which = (torch.rand(classes.shape, generator=generator) * counts).long().clamp_max(counts - 1)
+        chosen = self.pictures.index_select(0, (self.starts[classes] + which).flatten())  # far faster than pictures[…]
+        return chosen.unflatten(0, classes.shape)  # type: ignore[no-untyped-call,no-any-return]

@@ -37,13 +37,13 @@ class Regression(Task):
         return (outputs[:, ::2, 0] - batch.labels).square().mean()
 
     def accuracy(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """The share of the variance that is explained: 1 - loss / dim, which is 0 for who always answers 0."""
+        """The share of the variance that is explained: 1 - loss / dim, which is 0 for the answer 0."""
         return 1 - self.loss(outputs, batch) / self.dim
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """Answering 0 costs E(w·x)² = dim. After i pairs least squares of least norm knows w in i of its directions.
 
-        E error² = dim - i while i < dim, then 0: it is the posterior mean, so nobody can do better.
+        E error² = dim - i while i < dim, then 0: it is the posterior mean, so no predictor is better.
         """
         floor = sum(max(self.dim - i, 0) for i in range(self.pairs)) / self.pairs
         return [Level("the mean", float(self.dim), 0.0), Level("least squares", floor, 1 - floor / self.dim)]

@@ -61,7 +61,7 @@ class WindowSum(Sums):
 
 
 class PrefixSum(Sums):
-    """yᵢ = x₁ + … + xᵢ, or yᵢ₋₁ + xᵢ for who sees that."""
+    """yᵢ = x₁ + … + xᵢ, which is yᵢ₋₁ + xᵢ."""
 
     def __init__(self, *, numbers: Count = 16, modulus: Count = 17) -> None:
         super().__init__(numbers, modulus)

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from eureka.errors import RequestError
-from eureka.tasks import Batch
+from eureka.tasks.task import Batch
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from eureka.attention import unit
+from eureka.attention import qk_norm
 from eureka.attention.rowwise import call
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -31,8 +31,8 @@ def loop(x: Tensor, h: Tensor, gain: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     y, grad, of_gain = torch.zeros_like(x), torch.zeros_like(x), torch.zeros_like(gain)
     for b, head, n in torch.cartesian_prod(*(torch.arange(size) for size in x.shape[:3])).tolist():
         v, slope, g = x[b, head, n], h[b, head, n], gain[head, 0, 0]
-        long = bool(v.norm() > unit.SHORTEST)
-        length = v.norm() if long else torch.tensor(unit.SHORTEST, dtype=x.dtype)
+        long = bool(v.norm() > qk_norm.SHORTEST)
+        length = v.norm() if long else torch.tensor(qk_norm.SHORTEST, dtype=x.dtype)
         y[b, head, n] = g * v / length
         grad[b, head, n] = g * (slope / length - (v * (v @ slope) / length**3 if long else 0.0))
         of_gain[head] += v @ slope / length
@@ -41,7 +41,7 @@ def loop(x: Tensor, h: Tensor, gain: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def unit_and_gradients(x: Tensor, h: Tensor, gain: Tensor | None) -> list[Tensor]:
     inputs = [t.detach().requires_grad_() for t in (x, gain) if t is not None]
-    y = call(unit.Unit, inputs[0], inputs[1] if gain is not None else None)
+    y = call(qk_norm.Unit, inputs[0], inputs[1] if gain is not None else None)
     return [y.detach(), *torch.autograd.grad(y, inputs, h)]
 
 
@@ -58,8 +58,8 @@ def test_unit_vectors_and_their_gradients_are_those_of_a_loop_in_every_layout(
         x[0, 0, 1], x[1, 0, 2] = 0.0, 1e-8
     x = LAYOUTS[layout](x)
     if not kernel:
-        monkeypatch.setattr(unit, "has_kernel", lambda x: False)
-    assert unit.has_kernel(x) == kernel
+        monkeypatch.setattr(qk_norm, "has_kernel", lambda x: False)
+    assert qk_norm.has_kernel(x) == kernel
     exact = loop(x, h, gain)
     for found, expected in zip(unit_and_gradients(x, h, gain), exact, strict=True):
         torch.testing.assert_close(found, expected)
@@ -89,5 +89,5 @@ def test_zeros_without_memory_have_a_gradient_of_zero() -> None:
 
 def test_who_traces_the_operations_gets_the_formula() -> None:
     x, _, _ = drawn(2, torch.float32)
-    traced = make_fx(lambda x: call(unit.Unit, x, None), tracing_mode="real")(x)
+    traced = make_fx(lambda x: call(qk_norm.Unit, x, None), tracing_mode="real")(x)
     torch.testing.assert_close(traced(x), torch.nn.functional.normalize(x, dim=-1))
