@@ -14,7 +14,7 @@ import eureka
 
 SOURCE = Path(eureka.__file__).parent
 
-ANYONE = {"errors", "registry", "lazy", "files", "formats", "thinning"}
+ANYONE = {"errors", "registry", "files", "formats", "thinning"}
 BELOW: dict[str, set[str]] = {
     "curves": set(),
     "runs": set(),
@@ -192,7 +192,7 @@ def test_every_file_that_the_walks_name_exists() -> None:
 
 def test_every_package_is_in_the_table_of_contributing() -> None:
     table = CONTRIBUTING.split("| where |")[1].split("###")[0]
-    private = {"lazy", "schedules", "bench"}
+    private = {"schedules", "bench"}
     assert not [room for room in rooms() if room not in private and f"`{room}/`" not in table and f"`{room}.py`" not in table]
 
 

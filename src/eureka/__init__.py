@@ -9,9 +9,8 @@ Names are loaded when they are first used: `eureka.detect` needs no torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from eureka.lazy import lazy
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eureka.attention.operator import Operator, make_operator
@@ -52,23 +51,31 @@ __all__ = [
     "write_report",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "AttentionProbe": "eureka.probes.attention",
-        "EurekaMoment": "eureka.curves.moment",
-        "OnlineDetector": "eureka.curves.online",
-        "detect": "eureka.curves.detector",
-        "attention_to": "eureka.probes.regions",
-        "find_plateaus": "eureka.curves.plateaus",
-        "linear_probes": "eureka.probes.linear",
-        "patch": "eureka.patching.patch",
-        "read_curve": "eureka.curves.readers.curve",
-        "recipe": "eureka.recipes",
-        "write_report": "eureka.report.write",
-        **dict.fromkeys(["EurekaError", "RequestError"], "eureka.errors"),
-        **dict.fromkeys(["Operator", "make_operator"], "eureka.attention.operator"),
-        **dict.fromkeys(["RunConfig", "run_config"], "eureka.config"),
-        **dict.fromkeys(["RunResult", "run"], "eureka.experiment"),
-    },
-)
+_MODULES = {
+    "AttentionProbe": "eureka.probes.attention",
+    "EurekaMoment": "eureka.curves.moment",
+    "OnlineDetector": "eureka.curves.online",
+    "detect": "eureka.curves.detector",
+    "attention_to": "eureka.probes.regions",
+    "find_plateaus": "eureka.curves.plateaus",
+    "linear_probes": "eureka.probes.linear",
+    "patch": "eureka.patching.patch",
+    "read_curve": "eureka.curves.readers.curve",
+    "recipe": "eureka.recipes",
+    "write_report": "eureka.report.write",
+    **dict.fromkeys(["EurekaError", "RequestError"], "eureka.errors"),
+    **dict.fromkeys(["Operator", "make_operator"], "eureka.attention.operator"),
+    **dict.fromkeys(["RunConfig", "run_config"], "eureka.config"),
+    **dict.fromkeys(["RunResult", "run"], "eureka.experiment"),
+}
+"""Where each public name lives; its module is imported when the name is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Operators beside PyTorch's fused attention and beside their own printed formulas; steps of patched models beside unmodel_steps.
+"""Operators beside PyTorch's fused attention and their own printed formulas; steps of patched models beside unpatched ones.
 
 Head dimension 64, 4 heads, single precision, one thread; about 4,096 tokens at every length, in as many samples as that makes, so
 that short sequences are measured as they are trained: in batches. Steps of whole models come from `eureka.bench.model_steps`.

@@ -134,7 +134,7 @@ def swapped_class(base: Any, mixin: Any, methods: tuple[str, ...] = ()) -> type[
         mixin.prepare()
     wrapped = {name: mixin.wrap(name) for name in methods}
 
-    def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: ARG001 - pickle and copy pass it
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: ARG001, N807 - pickle and copy call it and pass `protocol`
         return _empty, (base, mixin, methods), self.__getstate__()
 
     body = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__, BASE: base}
