@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eureka.report.write import write_report
-from eureka.tasks.chain import Chain
+from eureka.tasks.decision_rule import DecisionRule
 
 Page = Any
 """The page of conftest.py: one that is open in the browser."""
@@ -71,7 +71,7 @@ def test_the_plateau_is_drawn_at_its_level_and_named(page: Page) -> None:
 def test_several_plateaus_are_named_by_their_levels_alone_and_no_name_lies_on_another(
     browser: Page, plant: Any, tmp_path: Path
 ) -> None:
-    plant(tmp_path / "study", leap=None, levels=Chain(decisions=4).levels())
+    plant(tmp_path / "study", leap=None, levels=DecisionRule(decisions=4).levels())
     browser.open(write_report([tmp_path / "study"], tmp_path / "report.html"))
     boxes = """return [...document.querySelectorAll('#plot .annotation')].map(a => [a.textContent, a.getBoundingClientRect()])
         .filter(([text]) => /^0\\.\\d+$/.test(text)).map(([text, box]) => [text, box.top, box.bottom])"""

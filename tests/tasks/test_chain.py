@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Generator
 
-from eureka.tasks.chain import Chain, smoothed_entropy
+from eureka.tasks.decision_rule import DecisionRule, smoothed_entropy
 
 
 def follow(tiles: list[list[int]], indicator_classes: int) -> tuple[int, list[bool]]:
@@ -38,7 +38,7 @@ def posterior(tiles: list[list[int]], indicator_classes: int, known: int, p_same
 @pytest.mark.parametrize("decisions", [2, 3, 4])
 @pytest.mark.parametrize("indicator_classes", [2, 4])
 def test_labels_and_answers_follow_the_rule_sample_by_sample(decisions: int, indicator_classes: int) -> None:
-    chain = Chain(decisions=decisions, indicator_classes=indicator_classes, p_same=0.4)
+    chain = DecisionRule(decisions=decisions, indicator_classes=indicator_classes, p_same=0.4)
     drawn = chain.draw(10_000, Generator().manual_seed(1))
     assert drawn.tiles.shape == (10_000, decisions - 1, 4)
     answers = torch.stack([drawn.steps[f"decision_{i}"] for i in range(1, decisions)], dim=1).tolist()
@@ -52,7 +52,7 @@ def test_labels_and_answers_follow_the_rule_sample_by_sample(decisions: int, ind
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_levels_are_what_simulated_readers_of_the_last_steps_reach(decisions: int, p_same: float, smoothing: float) -> None:
     n, classes = 20_000, 10
-    chain = Chain(decisions=decisions, target_classes=classes, p_same=p_same)
+    chain = DecisionRule(decisions=decisions, target_classes=classes, p_same=p_same)
     drawn = chain.draw(n, Generator().manual_seed(2))
     levels = chain.levels(smoothing)
     assert len(levels) == decisions
@@ -74,7 +74,7 @@ def test_levels_are_what_simulated_readers_of_the_last_steps_reach(decisions: in
 )
 def test_levels_of_who_misreads_are_what_a_simulated_one_reaches(reading: float, p_same: float, smoothing: float) -> None:
     n, classes = 50_000, 10
-    drawn = Chain(p_same=p_same).draw(n, Generator().manual_seed(4))
+    drawn = DecisionRule(p_same=p_same).draw(n, Generator().manual_seed(4))
     g, true = Generator().manual_seed(5), torch.stack([drawn.steps["target_1"], drawn.steps["target_2"]], dim=1)
     wrong = (true + torch.randint(1, classes, true.shape, generator=g)) % classes
     read = torch.where(torch.rand(true.shape, generator=g) < reading, true, wrong)
@@ -84,7 +84,7 @@ def test_levels_of_who_misreads_are_what_a_simulated_one_reaches(reading: float,
         p_same * confusion[read[:, 0]] + (1 - p_same) * confusion[read[:, 1]],
         torch.where(same, confusion[read[:, 0]], confusion[read[:, 1]]),
     ]
-    for belief, level in zip(beliefs, Chain(p_same=p_same).levels(smoothing, reading), strict=True):
+    for belief, level in zip(beliefs, DecisionRule(p_same=p_same).levels(smoothing, reading), strict=True):
         logits = ((1 - smoothing) * belief + smoothing / classes).log()
         losses = torch.nn.functional.cross_entropy(logits, drawn.labels, label_smoothing=smoothing, reduction="none")
         right = (belief.argmax(dim=-1) == drawn.labels).float()
@@ -93,14 +93,14 @@ def test_levels_of_who_misreads_are_what_a_simulated_one_reaches(reading: float,
 
 
 def test_the_last_level_is_the_floor_and_levels_only_fall() -> None:
-    levels = Chain(decisions=4).levels(0.1)
+    levels = DecisionRule(decisions=4).levels(0.1)
     assert levels[-1].accuracy == 1.0
     assert levels[-1].loss == pytest.approx(smoothed_entropy([1.0], 10, 0.1))
     assert [level.loss for level in levels] == sorted((level.loss for level in levels), reverse=True)
 
 
 def test_the_two_step_plateau_is_where_the_paper_puts_it() -> None:
-    plain, smoothed = Chain().levels(0.0), Chain().levels(0.1)
+    plain, smoothed = DecisionRule().levels(0.0), DecisionRule().levels(0.1)
     assert plain[0].accuracy == pytest.approx(0.55)
     assert plain[0].loss == pytest.approx(0.9 * math.log(2))
     assert smoothed[0].loss == pytest.approx(1.025, abs=1e-3)
@@ -108,7 +108,7 @@ def test_the_two_step_plateau_is_where_the_paper_puts_it() -> None:
 
 
 def test_pairs_agree_as_often_as_asked_and_classes_are_balanced() -> None:
-    drawn = Chain(p_same=0.3, indicator_classes=3).draw(30_000, Generator().manual_seed(3))
+    drawn = DecisionRule(p_same=0.3, indicator_classes=3).draw(30_000, Generator().manual_seed(3))
     assert drawn.steps["decision_1"].float().mean().item() == pytest.approx(0.3, abs=0.011)  # four standard errors
     shares = drawn.labels.bincount(minlength=10) / 30_000
     assert (shares - 0.1).abs().max() < 0.007
@@ -116,8 +116,8 @@ def test_pairs_agree_as_often_as_asked_and_classes_are_balanced() -> None:
 
 
 def test_a_generator_in_the_same_state_draws_the_same_samples() -> None:
-    first, again = (Chain(decisions=3).draw(64, Generator().manual_seed(4)) for _ in range(2))
-    other = Chain(decisions=3).draw(64, Generator().manual_seed(5))
+    first, again = (DecisionRule(decisions=3).draw(64, Generator().manual_seed(4)) for _ in range(2))
+    other = DecisionRule(decisions=3).draw(64, Generator().manual_seed(5))
     assert torch.equal(first.tiles, again.tiles)
     assert torch.equal(first.labels, again.labels)
     assert not torch.equal(first.tiles, other.tiles)

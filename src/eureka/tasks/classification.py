@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from eureka.errors import RequestError
 from eureka.runs import Level
-from eureka.tasks.chain import smoothed_entropy
+from eureka.tasks.decision_rule import smoothed_entropy
 from eureka.tasks.task import Batch, Split, Task
 
 

@@ -10,7 +10,7 @@ from torch import Generator
 
 from eureka.data.images import load_digits
 from eureka.runs import Level
-from eureka.tasks.chain import Chain
+from eureka.tasks.decision_rule import DecisionRule
 from eureka.tasks.pictures import Album
 from eureka.tasks.task import Batch, Split, Task
 
@@ -25,9 +25,9 @@ class Digits(Task):
     classes = 10
 
     def __init__(self, *, decisions: Annotated[int, Field(ge=2)] = 2, p_same: Annotated[float, Field(gt=0, lt=1)] = 0.5) -> None:
-        self.chain = Chain(decisions=decisions, indicator_classes=len(INDICATOR_DIGITS), target_classes=10, p_same=p_same)
-        self.input_shape = (1, 16, 16 * self.chain.blocks)
-        names = self.chain.tile_names()  # by blocks, which stand side by side
+        self.rule = DecisionRule(decisions=decisions, indicator_classes=len(INDICATOR_DIGITS), target_classes=10, p_same=p_same)
+        self.input_shape = (1, 16, 16 * self.rule.blocks)
+        names = self.rule.tile_names()  # by blocks, which stand side by side
         self.tile_names = [[name for i, name in enumerate(names) if i % 4 // 2 == row] for row in (0, 1)]
         train, validation = load_digits().split(HELD_OUT_EVERY)
         self._albums = {
@@ -36,12 +36,12 @@ class Digits(Task):
         }
 
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
-        drawn = self.chain.draw(n, generator)
+        drawn = self.rule.draw(n, generator)
         shown = torch.tensor([*INDICATOR_DIGITS, *range(10)])[drawn.tiles]
         tiles = self._albums[split].draw(shown, generator)  # (n, blocks, 4, 8, 8)
-        rows = tiles.reshape(n, self.chain.blocks, 2, 2, 8, 8).permute(0, 2, 4, 1, 3, 5)  # (n, row, y, block, column, x)
+        rows = tiles.reshape(n, self.rule.blocks, 2, 2, 8, 8).permute(0, 2, 4, 1, 3, 5)  # (n, row, y, block, column, x)
         return Batch(rows.reshape(n, *self.input_shape), drawn.labels, drawn.steps)
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """The chain's levels: what a reader of every digit could do."""
-        return self.chain.levels(label_smoothing)
+        return self.rule.levels(label_smoothing)

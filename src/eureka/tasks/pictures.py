@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 from eureka.data.images import Images, load_images
 from eureka.errors import RequestError
 from eureka.runs import Level
-from eureka.tasks.chain import Chain, smoothed_entropy
+from eureka.tasks.decision_rule import DecisionRule, smoothed_entropy
 from eureka.tasks.task import Batch, Split, Task
 
 Tile = Literal[7, 14, 28]
@@ -101,7 +101,7 @@ class PictureTask(Task):
         task without its first step, ``--set task.p_top_right=0.999``; the plateau and the floor of that reader are these.
         """
         if self.answer == "label":
-            return Chain(target_classes=self.classes, p_same=self.p_top_right).levels(label_smoothing, self.reading)
+            return DecisionRule(target_classes=self.classes, p_same=self.p_top_right).levels(label_smoothing, self.reading)
         p = self.p_top_right
         guessing, certain = (smoothed_entropy(belief, self.classes, label_smoothing) for belief in ([p, 1 - p], [1.0]))
         return [Level("nothing", guessing, max(p, 1 - p)), Level("the first step", certain, 1.0)]

@@ -30,7 +30,7 @@ TASKS: Registry[Task] = Registry(
         ),
         Entry(
             name="chain",
-            target="eureka.tasks.chained:chain",
+            target="eureka.tasks.chain:chain",
             summary="three decisions or more, on tiles or digits: each answer tells which pair to compare next",
             source=f"a generalisation of {PAPER}",
         ),

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from eureka.runs import Level
-from eureka.tasks.chain import smoothed_entropy
+from eureka.tasks.decision_rule import smoothed_entropy
 from eureka.tasks.task import IGNORED, Batch, SequenceTask, Split
 
 Count = Annotated[int, Field(ge=2)]

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Generator
 
 from eureka.runs import Level
-from eureka.tasks.chain import Chain
+from eureka.tasks.decision_rule import DecisionRule
 from eureka.tasks.task import Batch, Split, Task
 
 
@@ -28,19 +28,21 @@ class Tiles(Task):
         noise: NonNegativeFloat = 1.0,
         world: NonNegativeInt = 0,
     ) -> None:
-        self.chain = Chain(decisions=decisions, indicator_classes=indicator_classes, target_classes=target_classes, p_same=p_same)
+        self.rule = DecisionRule(
+            decisions=decisions, indicator_classes=indicator_classes, target_classes=target_classes, p_same=p_same
+        )
         self.noise, self.classes = noise, target_classes
-        self.input_shape = (4 * self.chain.blocks * tokens, features)
-        self.token_names = [f"{tile} {part}" for tile in self.chain.tile_names() for part in range(1, tokens + 1)]
+        self.input_shape = (4 * self.rule.blocks * tokens, features)
+        self.token_names = [f"{tile} {part}" for tile in self.rule.tile_names() for part in range(1, tokens + 1)]
         looks = indicator_classes + target_classes
         self.prototypes = torch.randn(looks, tokens, features, generator=Generator().manual_seed(world))
 
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
-        drawn = self.chain.draw(n, generator)
+        drawn = self.rule.draw(n, generator)
         clean = self.prototypes[drawn.tiles].reshape(n, *self.input_shape)
         noise = torch.randn(clean.shape, generator=generator)
         return Batch(clean + self.noise * noise, drawn.labels, drawn.steps)
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """The chain's levels: at the default noise two prototypes are eight standard deviations apart, so no tile is mistaken."""
-        return self.chain.levels(label_smoothing)
+        return self.rule.levels(label_smoothing)

@@ -9,7 +9,7 @@ import numpy as np
 
 from eureka.curves.grid import Array
 from eureka.curves.readers.columns import find_loss, find_rate, find_step
-from eureka.curves.readers.formats import Progress, open_log
+from eureka.curves.readers.file_types import Progress, open_log
 from eureka.curves.readers.series import ROWS
 from eureka.errors import RequestError
 
