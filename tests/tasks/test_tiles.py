@@ -14,7 +14,7 @@ from eureka.tasks.tiles import Tiles
 def test_each_tile_is_nearest_to_the_prototype_of_its_class() -> None:
     task = Tiles(decisions=3)
     batch = task.sample(200, Generator().manual_seed(0))
-    drawn = task.chain.draw(200, Generator().manual_seed(0))
+    drawn = task.rule.draw(200, Generator().manual_seed(0))
     shown = batch.inputs.reshape(200 * 8, -1)
     nearest = torch.cdist(shown, task.prototypes.flatten(1)).argmin(dim=1)
     assert torch.equal(nearest, drawn.tiles.flatten())
@@ -41,7 +41,7 @@ def test_the_same_generator_state_gives_the_same_batch() -> None:
 
 def test_levels_are_the_chain_s() -> None:
     task = Tiles(p_same=0.4, target_classes=5)
-    assert task.levels(0.1) == task.chain.levels(0.1)
+    assert task.levels(0.1) == task.rule.levels(0.1)
     assert task.shortcut_loss(0.1) == task.levels(0.1)[0].loss
     assert task.floor_loss() == pytest.approx(0.0)
 
