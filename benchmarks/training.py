@@ -121,7 +121,7 @@ def _probed(config: RunConfig, place: Path) -> Iterator[Loop]:
     """A loop that looks at every step, if it looks at any."""
     loop = _loop(config.but({"training.probe_every": min(1, config.training.probe_every)}), place)
     loop.attention.resume(None)
-    with loop.attention.watching(0):
+    with loop.attention.measuring(0):
         yield loop
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import eureka
-from eureka.integrations import Monitor
+from eureka.integrations.monitor import Monitor
 from eureka.tasks.registry import TASKS
 
 

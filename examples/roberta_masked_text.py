@@ -20,7 +20,7 @@ from transformers import PrinterCallback, RobertaConfig, RobertaForMaskedLM, Tra
 
 import eureka
 from eureka.curves.online import Event
-from eureka.integrations import HuggingFaceCallback
+from eureka.integrations.hugging_face import HuggingFaceCallback
 from eureka.tasks.registry import TASKS
 from eureka.tasks.task import Task
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import eureka
-from eureka.integrations import Monitor
+from eureka.integrations.monitor import Monitor
 from eureka.tasks.registry import TASKS
 
 

@@ -146,6 +146,13 @@ def test_the_public_names_are_frozen_and_exist() -> None:
         assert getattr(eureka, name) is not None
 
 
+def test_only_the_top_level_is_lazy() -> None:
+    lazy = [
+        path for path in SOURCE.rglob("*.py") if re.search(r"^def __getattr__", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert lazy == [SOURCE / "__init__.py"]
+
+
 def test_an_unknown_attribute_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'detekt'"):
         eureka.detekt  # noqa: B018

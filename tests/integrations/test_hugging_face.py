@@ -9,7 +9,7 @@ import torch
 import eureka
 from eureka.curves.online import Event, OnlineDetector
 from eureka.errors import RequestError
-from eureka.integrations import HuggingFaceCallback
+from eureka.integrations.hugging_face import HuggingFaceCallback
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")

@@ -12,7 +12,7 @@ from eureka.curves.online import Event
 
 lightning = pytest.importorskip("lightning.pytorch")
 
-from eureka.integrations import LightningCallback  # noqa: E402 - it needs the package
+from eureka.integrations.lightning import LightningCallback  # noqa: E402 - it needs the package
 
 # what the library says about itself on the way
 pytestmark = pytest.mark.filterwarnings("ignore")

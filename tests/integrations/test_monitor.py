@@ -10,7 +10,7 @@ from torch import Generator, nn
 
 import eureka
 from eureka.curves.online import Event
-from eureka.integrations import Monitor
+from eureka.integrations.monitor import Monitor
 
 
 def make() -> nn.Module:

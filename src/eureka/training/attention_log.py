@@ -46,7 +46,7 @@ class AttentionLog:
         return {"bytes": self.log.size}
 
     @contextlib.contextmanager
-    def watching(self, step: int) -> Iterator[None]:
+    def measuring(self, step: int) -> Iterator[None]:
         """Measure steps while inside; `step` is the next one."""
         if not self.active:
             yield

@@ -57,7 +57,7 @@ class Loop:
     def run(self) -> Status:
         """Train until the end, an early stop or divergence; `Interrupted` after a signal."""
         self._resume()
-        with StopRequest() as stop, self._tensorboard(), self.attention.watching(self.step):
+        with StopRequest() as stop, self._tensorboard(), self.attention.measuring(self.step):
             started = time.perf_counter()
             while (status := self._ended()) is None:
                 finite = self.train_step()
