@@ -25,6 +25,7 @@ BELOW: dict[str, set[str]] = {
     "models": {"attention"},
     "patching": {"attention"},
     "probes": {"attention", "patching", "runs"},
+    "starts": {"attention", "patching", "probes"},
     "training": {"tasks", "probes", "schedules", "runs"},
     "testing": {"attention", "tasks"},
     "config": {"attention", "tasks", "models", "training"},
@@ -122,6 +123,7 @@ def test_the_check_of_private_names_can_fail(tmp_path: Path) -> None:
 def test_the_public_names_are_frozen_and_exist() -> None:
     expected = [
         "AttentionProbe",
+        "ClearStart",
         "EurekaError",
         "EurekaMoment",
         "OnlineDetector",
@@ -130,6 +132,7 @@ def test_the_public_names_are_frozen_and_exist() -> None:
         "RunConfig",
         "RunResult",
         "attention_to",
+        "clear_start",
         "detect",
         "find_plateaus",
         "linear_probes",

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from eureka.probes.regions import attention_to
     from eureka.recipes import recipe
     from eureka.report.write import write_report
+    from eureka.starts.clear_start import ClearStart, clear_start
 
 __all__ = [
     "AttentionProbe",
+    "ClearStart",
     "EurekaError",
     "EurekaMoment",
     "OnlineDetector",
@@ -39,6 +41,7 @@ __all__ = [
     "RunConfig",
     "RunResult",
     "attention_to",
+    "clear_start",
     "detect",
     "find_plateaus",
     "linear_probes",
@@ -63,6 +66,7 @@ _MODULES = {
     "read_curve": "eureka.curves.readers.curve",
     "recipe": "eureka.recipes",
     "write_report": "eureka.report.write",
+    **dict.fromkeys(["ClearStart", "clear_start"], "eureka.starts.clear_start"),
     **dict.fromkeys(["EurekaError", "RequestError"], "eureka.errors"),
     **dict.fromkeys(["Operator", "make_operator"], "eureka.attention.operator"),
     **dict.fromkeys(["RunConfig", "run_config"], "eureka.config"),

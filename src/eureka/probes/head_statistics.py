@@ -31,17 +31,28 @@ def head_statistics(call: AttentionCall, samples: int | None = None) -> dict[str
     """
     q, k, mask = _first_samples(call, samples)
     entropy, squares = _of_softmax(call, q, k, mask) if _in_family(call) else _of_weights(call, q, k, mask)
-    n = torch.as_tensor(visible_counts(mask, q.shape[2], k.shape[2], q.device)).to(entropy.dtype)
-    n = (n.squeeze(-1) if n.dim() else n).expand_as(entropy)
+    n = _visible(q, k, mask).to(entropy.dtype)
     several, any_ = n >= 2, n >= 1
     share = entropy / n.clamp_min(2).log()
     return {
         "entropy": _head_means(share, several),
         "participation": _head_means(squares, any_),
-        "spread": _head_means(row_spread(q, k, mask), several),
+        "spread": head_spread(q, k, mask),
         "near_uniform": _head_means((share >= NEAR_UNIFORM).to(share.dtype), several),
         "near_one_hot": _head_means((squares >= NEAR_ONE_HOT).to(share.dtype), several),
     }
+
+
+@torch.no_grad()
+def head_spread(q: Tensor, k: Tensor, mask: Mask) -> list[float]:
+    """The standard deviation of a row of q·k over its visible keys, head by head: the mean over rows that see two or more."""
+    return _head_means(row_spread(q, k, mask), _visible(q, k, mask) >= 2)
+
+
+def _visible(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
+    """How many keys each row sees, (B, H, Q)."""
+    n = torch.as_tensor(visible_counts(mask, q.shape[2], k.shape[2], q.device), device=q.device)
+    return (n.squeeze(-1) if n.dim() else n).expand(q.shape[:3])
 
 
 def _first_samples(call: AttentionCall, samples: int | None) -> tuple[Tensor, Tensor, Mask]:

@@ -26,6 +26,9 @@ class Projection(NamedTuple):
 
     parameter: nn.Parameter
     rows: Callable[[Tensor], Tensor]
+    bias: nn.Parameter | None = None
+    bias_rows: Callable[[Tensor], Tensor] = lambda b: b
+    """Takes the part of a tensor in the shape of the bias, as (outputs,)."""
 
     def gradient(self, heads: int | None) -> list[float] | None:
         """Mean |grad| of each head, or of all together if the heads are not known; None without a gradient."""
@@ -60,10 +63,13 @@ def projections(site: Site) -> dict[str, Projection]:
 
 
 def _of_multihead(module: nn.MultiheadAttention) -> dict[str, Projection]:
+    parts, bias = [_part(i, 3) for i in range(3)], module.in_proj_bias
     if module._qkv_same_embed_dim:
-        return {letter: Projection(module.in_proj_weight, _part(i, 3)) for i, letter in enumerate("qkv")}
+        return {letter: Projection(module.in_proj_weight, part, bias, part) for letter, part in zip("qkv", parts, strict=True)}
     weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-    return {letter: Projection(weight, lambda g: g) for letter, weight in zip("qkv", weights, strict=True)}
+    return {
+        letter: Projection(weight, lambda g: g, bias, part) for letter, weight, part in zip("qkv", weights, parts, strict=True)
+    }
 
 
 def _first(module: nn.Module, names: tuple[str, ...]) -> nn.Module | None:
@@ -85,8 +91,15 @@ def _weight(layer: nn.Module) -> nn.Parameter:
     return weight
 
 
+def _projection(layer: nn.Module, rows: Callable[[Tensor], Tensor]) -> Projection:
+    """The part of a layer's weight and bias that `rows` takes; it sees the bias as a weight of one input."""
+    bias, axis = getattr(layer, "bias", None), 0 if type(layer).__name__ == "Conv1D" else 1
+    found = bias if isinstance(bias, nn.Parameter) else None
+    return Projection(_weight(layer), rows, found, lambda b: rows(b.unsqueeze(axis))[:, 0])
+
+
 def _whole(layer: nn.Module) -> Projection:
-    return Projection(_weight(layer), _as_rows(layer))
+    return _projection(layer, _as_rows(layer))
 
 
 def _part(index: int, parts: int) -> Callable[[Tensor], Tensor]:
@@ -95,14 +108,14 @@ def _part(index: int, parts: int) -> Callable[[Tensor], Tensor]:
 
 def _stacked(layer: nn.Module, site: Site, letters: str) -> dict[str, Projection]:
     """Blocks one after another; if there are fewer key heads than query heads, the first block is larger."""
-    turn, weight = _as_rows(layer), _weight(layer)
-    outputs, parts = turn(weight).shape[0], len(letters)
+    turn = _as_rows(layer)
+    outputs, parts = turn(_weight(layer)).shape[0], len(letters)
     queries = site.heads * site.head_dim if letters == "qkv" and site.heads and site.head_dim else outputs // parts
     rest = outputs - queries if letters == "qkv" else outputs
     if rest <= 0 or rest % 2:
         return {}
     sizes = [queries, rest // 2, rest // 2][-parts:]
-    return {letter: Projection(weight, _block(turn, sizes, i)) for i, letter in enumerate(letters)}
+    return {letter: _projection(layer, _block(turn, sizes, i)) for i, letter in enumerate(letters)}
 
 
 def _block(turn: Callable[[Tensor], Tensor], sizes: list[int], index: int) -> Callable[[Tensor], Tensor]:
@@ -114,7 +127,7 @@ def _interleaved(layer: nn.Module, site: Site) -> dict[str, Projection]:
     heads = site.heads
     if not heads or _weight(layer).shape[0] % (3 * heads):
         return {}
-    return {letter: Projection(_weight(layer), _every_third(heads, i)) for i, letter in enumerate("qkv")}
+    return {letter: _projection(layer, _every_third(heads, i)) for i, letter in enumerate("qkv")}
 
 
 def _every_third(heads: int, index: int) -> Callable[[Tensor], Tensor]:

@@ -1,0 +1,1 @@
+"""Starts: rescale a freshly made model before it is trained, from what one batch shows."""

@@ -1,0 +1,79 @@
+"""Rescale parameters until a measurement is what was asked, and put them back."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+WITHIN = 0.01
+"""How far a measurement may be from what was asked, as a share of it."""
+SKIP = 0.001
+"""A measurement this near is left alone; parameters of less precision are left alone within their own rounding."""
+ROUNDS = 3
+"""How often one thing is rescaled. Once is enough in single precision; bfloat16 rounds each weight by up to 0.4 %."""
+
+Key = TypeVar("Key")
+
+
+class Kept:
+    """Parameters that were changed, with copies of what they were."""
+
+    def __init__(self) -> None:
+        self._copies: dict[nn.Parameter, Tensor] = {}
+
+    @torch.no_grad()
+    def scale(self, parameter: nn.Parameter, factor: float | Tensor) -> None:
+        """Multiply a parameter in at least single precision."""
+        if parameter not in self._copies:
+            self._copies[parameter] = parameter.detach().clone()
+        parameter.copy_(parameter.to(torch.promote_types(parameter.dtype, torch.float32)) * factor)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Put back every bit; afterwards nothing is kept."""
+        for parameter, copy in self._copies.items():
+            parameter.copy_(copy)
+        self._copies.clear()
+
+
+def calibrate(
+    measure: Callable[[], Mapping[Key, Sequence[float]]],
+    scale: Callable[[Key, Sequence[float]], None],
+    asked: float,
+    tolerance: Callable[[Key], float],
+) -> Mapping[Key, Sequence[float]]:
+    """Measure everything, scale the first thing that is off, and again, until nothing is off; the last measurement.
+
+    So each layer is scaled on what the layers before it, already scaled, pass on. A thing that stays off ends it: the caller
+    says which.
+    """
+    rounds = Counter[Key]()
+    while True:
+        found = measure()
+        far = [key for key, values in found.items() if distance(values, asked) > tolerance(key)]
+        if any(rounds[key] >= ROUNDS and distance(found[key], asked) > WITHIN for key in far):
+            return found
+        left = [key for key in far if rounds[key] < ROUNDS]
+        if not left:
+            return found
+        scale(left[0], found[left[0]])
+        rounds[left[0]] += 1
+
+
+def distance(values: Sequence[float], asked: float) -> float:
+    """The largest distance from what was asked, as a share of it; infinite if a value is missing.
+
+    >>> distance([1.0, 1.5], 2.0), distance([2.0, float("nan")], 2.0)
+    (0.5, inf)
+    """
+    return max(math.inf if math.isnan(value) else abs(value / asked - 1) for value in values)
+
+
+def rounding(parameter: nn.Parameter) -> float:
+    """The distance within which a parameter is left alone."""
+    return max(SKIP, torch.finfo(parameter.dtype).eps)

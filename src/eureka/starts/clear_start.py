@@ -1,0 +1,209 @@
+"""Clear start: positions as loud as the content, logits with a spread, before the first step of training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from eureka.errors import RequestError
+from eureka.formats import listing, measurement
+from eureka.patching.attach import Site, find_sites
+from eureka.probes.capture import eval_mode
+from eureka.starts.calibrate import Kept
+from eureka.starts.fresh import sign_of_training
+from eureka.starts.kinds import fixed_names, why_none
+from eureka.starts.logits import Logits
+from eureka.starts.positions import clarify, learned, search, trainable
+
+
+@dataclass(frozen=True)
+class PositionRow:
+    """Learned positions, and rms(positions) / rms(content) where they are added."""
+
+    parameters: tuple[str, ...]
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class LogitsRow:
+    """A site, and the row spread of the logits of each head."""
+
+    index: int
+    site: str
+    heads: int
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ClearStart:
+    """What `clear_start` found and changed; `print` shows it as a table."""
+
+    model: str
+    """The name of its class."""
+    positions: tuple[PositionRow, ...]
+    logits: tuple[LogitsRow, ...]
+    notes: tuple[str, ...]
+    """What could not be done, a sentence each."""
+    _kept: Kept = field(repr=False, compare=False)
+
+    def undo(self) -> None:
+        """Put every parameter that was changed back, bit for bit, also after training; a second call does nothing."""
+        self._kept.restore()
+
+    def __str__(self) -> str:
+        ratios = [(listing(row.parameters), "", measurement(row.before), measurement(row.after)) for row in self.positions]
+        spreads = [(row.site, str(row.heads), _span(row.before), _span(row.after)) for row in self.logits]
+        table = [
+            *([("positions / content", "", "before", "after"), *ratios] if ratios else []),
+            *([("row spread of the logits", "heads", "before", "after"), *spreads] if spreads else []),
+        ]
+        widths = [max(len(row[column]) for row in table) for column in range(4)] if table else []
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+        return "\n".join([f"clear start of {self.model}", *lines, *(f"note: {note}" for note in self.notes)])
+
+
+@torch.no_grad()
+def clear_start(
+    model: nn.Module,
+    inputs: Any,
+    *,
+    positions: float | None = 1.0,
+    logits: float | None = 1.0,
+    trained: bool = False,
+) -> ClearStart:
+    """Rescale a fresh model, in place, so that it can see positions and tell keys apart from its first step on.
+
+    Learned positions P are scaled, then W_Q and W_K of each head, layer after layer, until on this batch
+
+        rms(P) = positions · rms(content that P is added to)
+        mean_i std_j(q_i·k_j/√d) = logits,   over the keys j that row i sees, and rows that see two or more
+
+    Directions stay as they were drawn; only lengths change. Buffers, modes, random state and all other parameters stay.
+
+    inputs     one batch, as the model takes it (a mapping is passed by keyword); if all samples are alike, positions are told
+               from content by running it backwards as well
+    positions  None leaves positions alone; if there are none that are learned, the result has a note, or with ``logits=None``
+               it is an error
+    logits     None leaves W_Q and W_K alone; it is meant for plain softmax
+    trained    rescale a model that was trained, too. A model counts as trained if the weight or bias of a normalisation layer
+               differs between features: fresh ones are constant. This misses a trained model without such layers, or with
+               frozen ones.
+
+    >>> from torch import nn
+    >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> start = clear_start(model, torch.randn(4, 6, 8), positions=None)
+    >>> [round(spread, 3) for spread in start.logits[0].after]
+    [1.0, 1.0]
+    >>> start.undo()
+    """
+    _check(model, positions, logits)
+    if not trained and (sign := sign_of_training(model)) is not None:
+        raise RequestError(
+            f"{type(model).__name__} looks trained: {sign}, which is constant in a fresh model; pass trained=True to rescale it."
+        )
+    found = find_sites(model)
+    if not found.sites:
+        raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
+    kept, notes = Kept(), list[str]()
+    with _undone_on_error(kept), _left_alone(model):
+        measured = Logits(model, inputs, found.sites)
+        before = measured.measure()
+        if not before:
+            raise RequestError(
+                f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, or the model runs"
+                " compiled; pass the model without torch.compile."
+            )
+        rows = _positions(model, inputs, found.sites, positions, kept, notes, refuse=logits is None) if positions else []
+        after = measured.sharpen(logits, kept) if logits is not None else {}
+    if logits is not None:
+        notes += [f"{name or type(model).__name__} {why}; it is as it was." for name, why in found.refused]
+        notes += _logits_notes(measured, found.sites)
+    names = {site.index: site.name or type(site.module).__name__ for site in found.sites}
+    spreads = [_logits_row(index, names[index], measured.heads[index][0], before[index], after[index]) for index in after]
+    return ClearStart(type(model).__name__, tuple(rows), tuple(spreads), tuple(notes), kept)
+
+
+def _check(model: nn.Module, positions: float | None, logits: float | None) -> None:
+    if not isinstance(model, nn.Module):
+        raise RequestError(f"a torch.nn.Module is rescaled, not {type(model).__name__}.")
+    if positions is None and logits is None:
+        raise RequestError("positions=None and logits=None leave nothing to do; give at least one of them.")
+    for name, value in (("positions", positions), ("logits", logits)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise RequestError(f"{name} is a positive number or None, not {value!r}.")
+
+
+def _positions(
+    model: nn.Module, inputs: Any, sites: list[Site], asked: float, kept: Kept, notes: list[str], *, refuse: bool
+) -> list[PositionRow]:
+    found = search(model, inputs, sites)
+    if found.learned:
+        names = [learned(addition, trainable(model)) for addition in found.learned]
+        after = clarify(model, inputs, sites, found, asked, kept)
+        if found.fixed is not None:
+            notes.append(f"the positions {fixed_names(found.fixed)} are fixed; they are as they were.")
+        return [PositionRow(*row) for row in zip(names, (a.ratio for a in found.learned), after, strict=True)]
+    if found.zero:
+        raise RequestError(
+            f"the positions {listing(sorted(found.zero))} are all zero, which no factor changes; initialise them first, for"
+            " instance with nn.init.trunc_normal_(…, std=0.02), or pass positions=None."
+        )
+    why = why_none(model, found)
+    if refuse:
+        raise RequestError(why)
+    notes.append(why)
+    return []
+
+
+def _logits_notes(measured: Logits, sites: list[Site]) -> list[str]:
+    idle = [site.name for site in sites if site.index not in measured.heads]
+    notes = [f"{name} was not called on these inputs; it is as it was." for name in idle]
+    if measured.operators:
+        names = listing(sorted(measured.operators))
+        notes.append(f"the model attends with {names}; the spread is that which plain softmax would see.")
+    return notes
+
+
+def _logits_row(index: int, name: str, heads: int, before: list[float], after: list[float]) -> LogitsRow:
+    return LogitsRow(index, name, heads, tuple(before[:heads]), tuple(after[:heads]))
+
+
+def _span(values: tuple[float, ...]) -> str:
+    low, high = measurement(min(values)), measurement(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+@contextmanager
+def _undone_on_error(kept: Kept) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        kept.restore()
+        raise
+
+
+@contextmanager
+def _left_alone(model: nn.Module) -> Iterator[None]:
+    """Eval mode inside; afterwards modes, buffers and torch's random state are what they were."""
+    buffers = [(module._buffers, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
+    copies = [None if buffer is None else buffer.clone() for _, _, buffer in buffers]
+    try:
+        with eval_mode(model):
+            yield
+    finally:
+        for (own, name, buffer), copy in zip(buffers, copies, strict=True):
+            own[name] = buffer
+            _put_back(buffer, copy)
+
+
+def _put_back(buffer: Tensor | None, copy: Tensor | None) -> None:
+    if buffer is not None and copy is not None and not torch.equal(buffer, copy):
+        buffer.copy_(copy)

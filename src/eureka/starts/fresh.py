@@ -1,0 +1,29 @@
+"""Tell a model that was trained from a fresh one."""
+
+from __future__ import annotations
+
+import re
+
+from torch import nn
+
+from eureka.formats import number
+
+NORM = re.compile(r"norm(\dd)?$", re.IGNORECASE)
+"""Classes of normalisation layers: LayerNorm, LlamaRMSNorm, GroupNorm, BatchNorm2d."""
+
+
+def sign_of_training(model: nn.Module) -> str | None:
+    """A normalisation layer whose weight or bias differs between features; None if there is none.
+
+    Every library makes these constant (weight 1 or 0, bias 0), and a step of an optimiser makes them differ. It misses a trained
+    model without normalisation layers, with norms that have no parameters, or with norms that were frozen.
+    """
+    for name, module in model.named_modules():
+        for key in ("weight", "bias"):
+            value = getattr(module, key, None)
+            if not NORM.search(type(module).__name__) or not isinstance(value, nn.Parameter) or value.dim() != 1:
+                continue
+            low, high = value.min().item(), value.max().item()
+            if low != high:
+                return f"the {key} of {name or type(module).__name__} goes from {number(low)} to {number(high)}"
+    return None

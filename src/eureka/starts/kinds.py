@@ -1,0 +1,52 @@
+"""Say in one sentence why a model has no positions that could be rescaled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from eureka.formats import listing
+from eureka.starts.positions import Search, Sources
+
+KINDS: Mapping[str, re.Pattern[str]] = {
+    "rotary": re.compile(r"rotary|(^|[._])rope|R[oO][pP][eE]"),
+    "ALiBi": re.compile(r"alibi|ALiBi|Alibi"),
+    "relative": re.compile(r"relative_(attention|position)|RelativePosition"),
+}
+"""Kinds of positions that are not added to the content, by names of modules, classes, parameters and methods."""
+CONFIG: Mapping[str, tuple[str, ...]] = {
+    "rotary": ("rope_theta", "rope_parameters", "rope_scaling"),
+    "ALiBi": ("alibi",),
+    "relative": ("relative_attention_num_buckets",),
+}
+
+
+def why_none(model: nn.Module, found: Search) -> str:
+    """No learned positions were found; which kind there is, if it can be told."""
+    if found.fixed is not None:
+        return f"no learned positions: those of {type(model).__name__} are fixed ({fixed_names(found.fixed)})."
+    kind = next((kind for kind in KINDS if _has(model, kind)), None)
+    if kind is not None:
+        return f"no learned positions: those of {type(model).__name__} are {kind} and act inside the attention."
+    return (
+        f"no learned positions were found in {type(model).__name__}: before its first attention nothing is added that differs"
+        " from token to token and is the same for every sample."
+    )
+
+
+def fixed_names(sources: Sources) -> str:
+    """Buffers and frozen parameters, or that there are none."""
+    return listing(sorted(sources)) if sources else "computed anew in each pass"
+
+
+def _has(model: nn.Module, kind: str) -> bool:
+    config: Any = getattr(model, "config", None)
+    if any(getattr(config, key, None) for key in CONFIG[kind]):
+        return True
+    names = [name for name, _ in (*model.named_modules(), *model.named_parameters(), *model.named_buffers())]
+    classes = {type(module) for module in model.modules()}
+    own = [key for module in model.modules() for key in (*vars(module), *vars(type(module)))]
+    return any(KINDS[kind].search(name) for name in (*names, *own, *(cls.__name__ for cls in classes)))

@@ -1,0 +1,124 @@
+"""Rescale W_Q and W_K of every head so that the logits start with the spread that is asked.
+
+A row of logits is a_ij = q_i·k_j/√d over the keys that query i sees, and its spread is their standard deviation. The spread of a
+head is the mean over its rows with two visible keys or more. It is proportional to |W_Q|·|W_K|, so with f = asked / spread
+
+    W_Q ← √f · W_Q,   W_K ← √f · W_K   (biases too)
+
+Query heads that share a key head have one factor for the keys: the geometric mean of their √f. Their queries take the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from eureka.attention.softmax import Softmax
+from eureka.errors import RequestError
+from eureka.formats import measurement, number
+from eureka.patching.attach import AttentionCall, Site, attached
+from eureka.probes.capture import run_model
+from eureka.probes.head_statistics import head_spread
+from eureka.probes.projections import Projection, projections
+from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
+
+LARGEST = 1e7
+"""A factor beyond this would only enlarge rounding errors."""
+
+
+class Logits:
+    """The sites of a model, their spreads on one batch, and the weights that decide them."""
+
+    def __init__(self, model: nn.Module, inputs: Any, sites: Sequence[Site]) -> None:
+        self.model, self.inputs, self.sites = model, inputs, {site.index: site for site in sites}
+        self.heads: dict[int, tuple[int, int]] = {}
+        """Query heads and key heads of each site that was called."""
+        self.operators: set[str] = set()
+        """Operators other than plain softmax that were met."""
+        self._keys_are_values: set[int] = set()
+
+    def measure(self) -> dict[int, list[float]]:
+        """The spread of each head by the index of the site, in the order of the calls; of each call if there are several."""
+        found: dict[int, list[float]] = {}
+
+        def observe(site: Site, call: AttentionCall) -> None:
+            self.heads[site.index] = call.q.shape[1], call.k.shape[1]
+            if call.operator is not None and not isinstance(call.operator, Softmax):
+                self.operators.add(type(call.operator).__name__)
+            if call.k.data_ptr() == call.v.data_ptr():
+                self._keys_are_values.add(site.index)
+            root = math.sqrt(call.q.shape[-1])
+            found.setdefault(site.index, []).extend(s / root for s in head_spread(call.q, call.k, call.mask))
+
+        with attached(self.model, list(self.sites.values()), observer=observe):
+            run_model(self.model, self.inputs)
+        return found
+
+    def sharpen(self, asked: float, kept: Kept) -> dict[int, list[float]]:
+        """Scale every head, layer after layer; the spreads afterwards."""
+
+        def scale(index: int, spreads: Sequence[float]) -> None:
+            self._check_spread(index, spreads, asked)
+            self._scale(index, [asked / spread for spread in spreads], kept)
+
+        def tolerance(index: int) -> float:
+            return max(rounding(self._projection(index, letter).parameter) for letter in "qk")
+
+        found = dict(calibrate(self.measure, scale, asked, tolerance))
+        for index, spreads in found.items():
+            if distance(spreads, asked) > WITHIN:
+                worst = max(spreads, key=lambda spread: abs(spread / asked - 1))
+                raise RequestError(
+                    f"the logits of {self._name(index)} have a spread of {measurement(worst)} after W_Q and W_K were scaled to"
+                    f" give {number(asked)}: a norm stands between, or layers share them; nothing was changed, pass logits=None."
+                )
+        return {index: list(spreads) for index, spreads in found.items()}
+
+    def _scale(self, index: int, factors: list[float], kept: Kept) -> None:
+        heads, groups = self.heads[index]
+        whole = torch.tensor(factors[:heads], dtype=torch.float64).reshape(groups, -1)
+        keys = whole.log().mean(dim=1, keepdim=True).div(2).exp()
+        scale_heads(self._projection(index, "q"), (whole / keys).flatten(), kept)
+        scale_heads(self._projection(index, "k"), keys.flatten(), kept)
+
+    def _check_spread(self, index: int, spreads: Sequence[float], asked: float) -> None:
+        for head, spread in enumerate(spreads):
+            if not spread > asked / LARGEST:  # NaN: no row sees two keys
+                raise RequestError(
+                    f"head {head % self.heads[index][0]} of {self._name(index)} has logits without any spread on this batch:"
+                    " its weights are zero, or its rows see one key or equal keys; pass logits=None."
+                )
+
+    def _projection(self, index: int, letter: str) -> Projection:
+        if index in self._keys_are_values:
+            raise RequestError(f"{self._name(index)} uses its keys as values, which would be scaled too; pass logits=None.")
+        found = projections(self.sites[index]).get(letter)
+        heads = self.heads[index][0 if letter == "q" else 1]
+        if found is None or found.rows(found.parameter).shape[0] % heads:
+            raise RequestError(f"W_{letter.upper()} of {self._name(index)} was not found; pass logits=None.")
+        return found
+
+    def _name(self, index: int) -> str:
+        return self.sites[index].name or type(self.sites[index].module).__name__
+
+
+def scale_heads(projection: Projection, factors: Tensor, kept: Kept) -> None:
+    """Multiply the rows of each head, weight and bias, by its factor; what else the parameter holds stays bit for bit."""
+    _scale_rows(projection.parameter, projection.rows(_places(projection.parameter)), factors, kept)
+    if projection.bias is not None:
+        _scale_rows(projection.bias, projection.bias_rows(_places(projection.bias)), factors, kept)
+
+
+def _places(parameter: nn.Parameter) -> Tensor:
+    return torch.arange(parameter.numel(), device=parameter.device).view(parameter.shape)
+
+
+def _scale_rows(parameter: nn.Parameter, places: Tensor, factors: Tensor, kept: Kept) -> None:
+    each = torch.promote_types(parameter.dtype, torch.float32)
+    factor = torch.ones(parameter.numel(), dtype=each, device=parameter.device)
+    factor[places.reshape(len(factors), -1)] = factors.to(factor)[:, None]
+    kept.scale(parameter, factor.view(parameter.shape))

@@ -1,0 +1,275 @@
+"""Find learned positions by how they are used, and rescale them to the content they are added to.
+
+Positions are a tensor that comes from parameters alone, is added to another before the first attention, differs from token to
+token and is the same for every sample, while the other differs between samples. (A decoder that embeds its own tokens has its own
+positions, after the attention of the encoder.) Token embeddings come from parameters alone too,
+but differ between samples; biases and segments do not differ from token to token, or take few values.
+
+    P ← P · asked · rms(content) / rms(positions)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from eureka.errors import RequestError
+from eureka.formats import listing, measurement, number
+from eureka.patching.attach import AttentionCall, Site, attached
+from eureka.probes.capture import run_model
+from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
+
+STEADY = 0.1
+"""The variance of positions over samples, as a share of that over tokens, is less than this."""
+VARIES = 1e-4
+"""That of content is more than this, and ten times that of positions."""
+
+aten = torch.ops.aten
+Sources = frozenset[str]
+"""Names of the parameters and buffers that a tensor comes from; empty for a constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Addition:
+    """A sum of a term that comes from parameters alone and the rest, both in full shape, samples first."""
+
+    term: Tensor
+    rest: Tensor
+    sources: Sources
+    rest_sources: Sources
+    """Empty if the rest comes from data."""
+    spans_tokens: bool
+    """Whether the term was given for each token, and not broadcast over them."""
+
+    @property
+    def ratio(self) -> float:
+        """rms(term) / rms(rest)."""
+        return (_rms(self.term) / _rms(self.rest).clamp_min(torch.finfo(torch.float32).tiny)).item()
+
+    def joined(self, other: Addition) -> Addition:
+        """The samples of both."""
+        term, rest = torch.cat([self.term, other.term]), torch.cat([self.rest, other.rest])
+        return Addition(term, rest, self.sources, self.rest_sources, self.spans_tokens)
+
+    def adds_positions(self) -> bool:
+        """Whether the term is positions and the rest is content."""
+        over_tokens = _over_tokens(self.term)
+        if not over_tokens > 0 or not _mostly_distinct(self.term[0]):
+            return False
+        samples, content = _over_samples(self.term), _over_samples(self.rest)
+        floor = _over_tokens(self.rest)
+        typical = (samples.median() / over_tokens).item()  # padding may move the positions of a few tokens
+        return (
+            typical < STEADY
+            and content.mean().item() > max(VARIES, 10 * typical) * floor
+            and samples.mean().item() * floor <= content.mean().item() * over_tokens
+        )
+
+
+@dataclass(frozen=True)
+class Search:
+    """What one forward pass says about the positions of a model."""
+
+    learned: tuple[Addition, ...] = ()
+    fixed: Sources | None = None
+    """Buffers and frozen parameters that are added as positions; empty for positions that are computed anew."""
+    zero: Sources = frozenset()
+    """Parameters that are added to every token and are all zero."""
+
+
+class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follows which tensors come from parameters and buffers alone, and keeps the sums they are part of.
+
+    After the first attention call only sums of two such tensors are kept: a decoder that embeds its own tokens.
+    Tensors are known by their storage, which views share. They are kept alive, so that no storage is used twice.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.additions: list[tuple[Tensor, Tensor, Sources, Sources]] = []
+        self.attention: tuple[Site, int] | None = None
+        """The first site that was called, and the samples that it was called with."""
+        self._sources: dict[int, Sources] = {}
+        self._alive: list[Tensor] = []
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            self._register(tensor, frozenset({name}))
+
+    def reached(self, site: Site, call: AttentionCall) -> None:
+        """An observer of attention calls."""
+        if self.attention is None:
+            self.attention = site, call.q.shape[0]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.overloadpacket in (aten.add, aten.add_):
+            self._keep_addition(args[0], args[1], kwargs.get("alpha", 1))
+        sources = self._of_inputs(tree_leaves((args, kwargs)))
+        result = func(*args, **kwargs)
+        named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
+        written = [
+            named[argument.name] for argument in func._schema.arguments if argument.name in named and _is_written(argument)
+        ]
+        self._note(tree_leaves(written), tree_leaves(result), sources)
+        return result
+
+    def _note(self, written: Sequence[Any], results: Sequence[Any], sources: Sources | None) -> None:
+        for tensor in written:
+            if isinstance(tensor, Tensor):
+                self._sources.pop(_storage(tensor), None)
+        for tensor in (*written, *results):
+            if sources is not None and isinstance(tensor, Tensor) and _storage(tensor) not in self._sources:
+                self._register(tensor, sources)
+
+    def _register(self, tensor: Tensor, sources: Sources) -> None:
+        key = _storage(tensor)
+        if key:
+            self._sources[key] = self._sources.get(key, frozenset()) | sources
+            self._alive.append(tensor)
+
+    def _of_inputs(self, given: Sequence[Any]) -> Sources | None:
+        """Where the result of an operation comes from; integers only choose, as in a lookup. None if from data."""
+        tensors = [value for value in given if isinstance(value, Tensor)]
+        deciding = [tensor for tensor in tensors if _is_number(tensor)] or tensors
+        found = [self._sources.get(_storage(tensor)) for tensor in deciding]
+        known = [sources for sources in found if sources is not None]
+        return frozenset[str]().union(*known) if len(known) == len(found) else None
+
+    def _keep_addition(self, a: Any, b: Any, alpha: float) -> None:
+        if not (isinstance(a, Tensor) and isinstance(b, Tensor) and a.is_floating_point() and b.is_floating_point()):
+            return
+        shape = torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call]
+        if len(shape) < 3:
+            return
+        for term, rest, factors in ((a, b, (1, alpha)), (b, a, (alpha, 1))):
+            sources, others = self._of_inputs([term]), self._of_inputs([rest])
+            if sources is None or rest.shape != shape or (self.attention is not None and others is None):
+                continue
+            copies = term.detach() * factors[0], rest.detach() * factors[1]  # add_ is about to overwrite one of them
+            self.additions.append((*copies, sources, others or frozenset()))
+
+
+def search(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> Search:
+    """Look for positions in one pass; if all samples are alike, in a second one on the inputs turned round as well."""
+    additions = _additions(model, inputs, sites)
+    names = set(trainable(model))
+    found = _judge(additions, additions, names)
+    if found.learned or found.fixed is not None:
+        return found
+    turned = _additions(model, _turned_round(inputs), sites)
+    shapes = [[addition.rest.shape for addition in additions] for additions in (additions, turned)]
+    if shapes[0] != shapes[1]:
+        return found
+    return _judge(additions, [a.joined(b) for a, b in zip(additions, turned, strict=True)], names)
+
+
+def clarify(model: nn.Module, inputs: Any, sites: Sequence[Site], first: Search, asked: float, kept: Kept) -> list[float]:
+    """Rescale the positions that `first` found; their ratios to the content afterwards."""
+    parameters = trainable(model)
+    names = [learned(addition, parameters) for addition in first.learned]
+
+    def measure() -> Mapping[int, list[float]]:
+        found = search(model, inputs, sites).learned
+        return {number: [addition.ratio] for number, addition in enumerate(found[: len(names)])}
+
+    def scale(number: int, ratios: Sequence[float]) -> None:
+        for name in names[number]:
+            kept.scale(parameters[name], asked / ratios[0])
+
+    found = calibrate(measure, scale, asked, lambda number: max(rounding(parameters[name]) for name in names[number]))
+    for index, ratios in found.items():
+        if distance(ratios, asked) > WITHIN:
+            raise RequestError(
+                f"the positions {listing(names[index])} are {measurement(ratios[0])} times the content after they were scaled to"
+                f" be {number(asked)} times it: they do not reach it in proportion; nothing was changed, pass positions=None."
+            )
+    return [ratios[0] for ratios in found.values()]
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters by name, without frozen ones: Whisper keeps its sinusoids in one."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def learned(addition: Addition, parameters: Mapping[str, nn.Parameter]) -> tuple[str, ...]:
+    """The parameters that the positions of an addition come from; content must not come from them too."""
+    names = tuple(name for name in parameters if name in addition.sources)
+    if shared := addition.rest_sources.intersection(names):
+        raise RequestError(f"{listing(sorted(shared))} is both position and content and cannot be rescaled; pass positions=None.")
+    return names
+
+
+def _additions(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> list[Addition]:
+    follow = Follow(model)
+    with attached(model, sites, observer=follow.reached), follow:
+        run_model(model, inputs)
+    if follow.attention is None:
+        return []
+    return [_samples_first(*addition, *follow.attention) for addition in follow.additions]
+
+
+def _samples_first(term: Tensor, rest: Tensor, sources: Sources, rest_sources: Sources, site: Site, samples: int) -> Addition:
+    """The first attention call knows the number of samples; where it fits two axes, its module says which."""
+    fits = [axis for axis in (0, 1) if rest.shape[axis] == samples]
+    axis = fits[0] if len(fits) == 1 else int(isinstance(site.module, nn.MultiheadAttention) and not site.module.batch_first)
+    own = term[(None,) * (rest.dim() - term.dim())].movedim(axis, 0)
+    whole = term.expand(rest.shape).movedim(axis, 0)
+    return Addition(whole, rest.movedim(axis, 0), sources, rest_sources, max(own.shape[1:-1]) > 1)
+
+
+def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters: set[str]) -> Search:
+    """`measured` has the samples that count, `judged` perhaps more of them."""
+    pairs = list(zip(measured, judged, strict=True))
+    positions = [addition for addition, more in pairs if more.adds_positions()]
+    own = [addition for addition in positions if addition.sources & parameters]
+    fixed = [addition.sources for addition in positions if not addition.sources & parameters]
+    zero = [a.sources & parameters for a, more in pairs if a.spans_tokens and not a.term.any() and _over_samples(more.rest).any()]
+    return Search(tuple(own), fixed[0] if fixed else None, next(filter(None, zero), frozenset()))
+
+
+def _turned_round(inputs: Any) -> Any:
+    """The last token first, the last pixel first; a batch of samples that are alike stays one, and places stay places."""
+    if isinstance(inputs, Mapping):
+        return {key: value if key == "position_ids" else _turned_round(value) for key, value in inputs.items()}
+    return tree_map(lambda x: x.flip(tuple(range(x.dim()))) if isinstance(x, Tensor) else x, inputs)
+
+
+def _over_samples(x: Tensor) -> Tensor:
+    """The variance of each token over the samples."""
+    return x.float().var(dim=0, correction=0).mean(dim=-1)
+
+
+def _over_tokens(x: Tensor) -> float:
+    """The variance over tokens; over rows or columns, whichever is less, if tokens lie in a plane."""
+    return min(x.float().var(dim=axis, correction=0).mean().item() for axis in range(1, x.dim() - 1))
+
+
+def _mostly_distinct(tokens: Tensor) -> bool:
+    """Whether more than half of the tokens have a vector of their own; segments have few."""
+    rows = tokens.flatten(0, -2)
+    return 2 * len(torch.unique(rows, dim=0)) > len(rows)
+
+
+def _rms(x: Tensor) -> Tensor:
+    return x.float().square().mean().sqrt()
+
+
+def _storage(tensor: Tensor) -> int:
+    """The address of a tensor's storage; 0 if it has none."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):  # sparse
+        return 0
+
+
+def _is_number(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and bool(argument.alias_info.is_write)
