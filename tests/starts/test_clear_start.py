@@ -502,6 +502,42 @@ def test_each_part_can_be_switched_off() -> None:
     assert changed(model, before) == names
 
 
+class WithOneMoreKey(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True, add_bias_kv=True)
+        assert self.attention.bias_k is not None
+        nn.init.normal_(self.attention.bias_k, std=1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention(x, x, x)[0]  # type: ignore[no-any-return]
+
+
+def test_a_learned_key_that_w_k_does_not_make_is_allowed_for() -> None:
+    torch.manual_seed(0)
+    model, x = WithOneMoreKey().eval(), features(BATCH, TOKENS, 16)
+    eureka.clear_start(model, x, positions=None)
+    with torch.no_grad():
+        weights = model.attention(x, x, x, average_attn_weights=False)[1]
+    assert weights.shape[-1] == TOKENS + 1
+    assert spreads_of_logits(weights.log(), weights > 0) == pytest.approx([1.0, 1.0], rel=0.01)
+
+
+class Filled(HomeMade):
+    """Data are written over a copy of the positions."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.places.weight[: ids.shape[1]].repeat(len(ids), 1, 1)
+        x[:] = F.one_hot(ids % 16, 16).float()
+        return self.blocks[0](x + self.places.weight[: ids.shape[1]])  # type: ignore[no-any-return]
+
+
+def test_a_tensor_that_data_are_written_into_no_longer_comes_from_parameters() -> None:
+    torch.manual_seed(0)
+    start = eureka.clear_start(Filled(), ids(), logits=None)
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
+
+
 def test_values_keep_every_bit_in_a_fused_projection() -> None:
     model, inputs = CASES["home-made, fused"].made()
     before = state(model)

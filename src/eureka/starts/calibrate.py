@@ -15,7 +15,8 @@ WITHIN = 0.01
 SKIP = 0.001
 """A measurement this near is left alone; parameters of less precision are left alone within their own rounding."""
 ROUNDS = 3
-"""How often one thing is rescaled. Once is enough in single precision; bfloat16 rounds each weight by up to 0.4 %."""
+"""How often one thing is rescaled. Once is enough where all of q and k is made by W_Q and W_K; a learned key beside them
+(`add_bias_kv`) does not grow with them."""
 
 Key = TypeVar("Key")
 
