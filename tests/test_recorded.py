@@ -79,7 +79,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     study, run = str(folder / "study"), str(folder / "run")
     (folder / "loss.csv").write_text("step,loss\n" + "".join(f"{i},{2.0 if i < 300 else 0.2}\n" for i in range(600)))
     return {
-        "compare": ["compare", "tiles", "--fix", "softmax,temperature", "--seeds", "2", "--out", study, *sets],
+        "compare": ["compare", "tiles", "--fix", "softmax,temperature", "--seeds", "1", "--out", study, *sets],
         "study status": ["study", "status", study],
         "run": ["run", "tiles", "--out", run, *sets],
         "probe": ["probe", f"{run}/*"],

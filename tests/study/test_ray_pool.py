@@ -49,7 +49,7 @@ def test_a_lost_node_costs_only_time_and_every_run_equals_one_of_this_process(
         from eureka.study.ray_pool import RayPool
 
         second = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
-        config = tiny.but({"training.steps": 3000, "training.checkpoint_every": 50, "training.log_every": 25})
+        config = tiny.but({"training.steps": 2000, "training.checkpoint_every": 50, "training.log_every": 25})
         study = Study.over(config, {"training.seed": [0, 1, 2]}, tmp_path / "study")
         folders = study.prepare()
         pool = RayPool(cluster.address)
@@ -62,7 +62,7 @@ def test_a_lost_node_costs_only_time_and_every_run_equals_one_of_this_process(
 
         thread = threading.Thread(target=lose_a_node)
         thread.start()
-        failures = pool.run(folders, budget_seconds=240)
+        failures = pool.run(folders, budget_seconds=900)
         thread.join()
 
     assert failures == []
