@@ -102,13 +102,14 @@ def test_a_log_goes_on_after_what_its_checkpoint_knew_and_leaves_out_a_torn_line
     assert folder.metrics() == [LINE] == read_lines(folder.metrics_file, Metrics, known)
 
 
+WRONG_VALUES = [('"seed": 2', '"seed": "zero"'), ("0.0003", "null"), ("1200", "true"), ('"tiles"', "[]")]
 WRONG = {
     "result.json": ["[]", '{"status": "asleep"}', "nonsense", json.dumps(OUTCOME.to_json() | {"steps": "many"})],
     "task.json": ['{"levels": 3}', '{"levels": [{"knows": "x", "loss": "low", "accuracy": 1}]}'],
     "recipe.json": ['{"recipe": 3}', "{}"],
     "probes.json": ['{"record": {"step": 1, "sites": [3]}}', '{"linear": []}'],
     "environment.json": ['{"torch": 2}'],
-    "config.json": ["[]", ""],
+    "config.json": ["[]", "", *(json.dumps(CONFIG.parts).replace(*change) for change in WRONG_VALUES)],
 }
 
 

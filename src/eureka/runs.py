@@ -228,8 +228,15 @@ class StoredConfig:
         return int(self.flat["training.steps"])
 
 
-NEEDED = ("task.name", "attention.name", "training.lr", "training.seed", "training.steps")
-"""The keys without which a config.json is not that of a run but, for example, that of a model saved beside it."""
+NEEDED: dict[str, type | tuple[type, ...]] = {
+    "task.name": str,
+    "attention.name": str,
+    "training.lr": (int, float),
+    "training.seed": int,
+    "training.steps": int,
+}
+"""The keys of every run's config and the types of their values. A config.json without them belongs to something else, for
+example to a model saved beside the run."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +271,15 @@ class RunFolder:
         if content is None or not all(isinstance(part, dict) for part in content.values()):
             return None
         config = StoredConfig(content)
-        return config if all(key in config.flat for key in NEEDED) else None
+        if not all(key in config.flat for key in NEEDED):
+            return None
+        for key, kind in NEEDED.items():
+            if not isinstance(config.flat[key], kind) or isinstance(config.flat[key], bool):
+                found = f"{key}: {config.flat[key]!r}"
+                raise DamagedRunError(
+                    f"{self.path / 'config.json'} is not what a run writes ({found}); move the run folder away to start again."
+                )
+        return config
 
     def origin(self) -> Origin | None:
         return self._read("recipe.json", Origin)
