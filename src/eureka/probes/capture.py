@@ -62,6 +62,25 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+@contextmanager
+def left_alone(model: nn.Module) -> Iterator[None]:
+    """Eval mode inside; afterwards modes, buffers and torch's random state are what they were."""
+    buffers = [(module._buffers, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
+    copies = [None if buffer is None else buffer.clone() for _, _, buffer in buffers]
+    try:
+        with eval_mode(model):
+            yield
+    finally:
+        for (own, name, buffer), copy in zip(buffers, copies, strict=True):
+            own[name] = buffer
+            _put_back(buffer, copy)
+
+
+def _put_back(buffer: Tensor | None, copy: Tensor | None) -> None:
+    if buffer is not None and copy is not None and not torch.equal(buffer, copy):
+        buffer.copy_(copy)
+
+
 @torch.no_grad()
 def attention_maps(model: nn.Module, inputs: Any) -> Tensor | None:
     """The attention weights of the first sample in eval mode, (layers, heads, queries, keys).

@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from eureka.errors import RequestError
 from eureka.formats import listing, measurement
 from eureka.patching.attach import Site, find_sites
-from eureka.probes.capture import eval_mode
+from eureka.probes.capture import left_alone
+from eureka.probes.position_kinds import fixed_names, why_none
+from eureka.probes.positions import search, trainable
 from eureka.starts.calibrate import Kept
+from eureka.starts.clarify import clarify, learned
 from eureka.starts.fresh import sign_of_training
-from eureka.starts.kinds import fixed_names, why_none
 from eureka.starts.logits import Logits
-from eureka.starts.positions import clarify, learned, search, trainable
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def clear_start(
     if not found.sites:
         raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
     kept, notes = Kept(), list[str]()
-    with _undone_on_error(kept), _left_alone(model):
+    with _undone_on_error(kept), left_alone(model):
         measured = Logits(model, inputs, found.sites)
         before = measured.measure()
         if not before:
@@ -188,22 +189,3 @@ def _undone_on_error(kept: Kept) -> Iterator[None]:
     except BaseException:
         kept.restore()
         raise
-
-
-@contextmanager
-def _left_alone(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards modes, buffers and torch's random state are what they were."""
-    buffers = [(module._buffers, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
-    copies = [None if buffer is None else buffer.clone() for _, _, buffer in buffers]
-    try:
-        with eval_mode(model):
-            yield
-    finally:
-        for (own, name, buffer), copy in zip(buffers, copies, strict=True):
-            own[name] = buffer
-            _put_back(buffer, copy)
-
-
-def _put_back(buffer: Tensor | None, copy: Tensor | None) -> None:
-    if buffer is not None and copy is not None and not torch.equal(buffer, copy):
-        buffer.copy_(copy)

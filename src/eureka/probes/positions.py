@@ -1,11 +1,9 @@
-"""Find learned positions by how they are used, and rescale them to the content they are added to.
+"""Find the positions of anyone's model by how they are used.
 
 Positions are a tensor that comes from parameters alone, is added to another before the first attention, differs from token to
 token and is the same for every sample, while the other differs between samples. (A decoder that embeds its own tokens has its own
 positions, after the attention of the encoder.) Token embeddings come from parameters alone too,
 but differ between samples; biases and segments do not differ from token to token, or take few values.
-
-    P ← P · asked · rms(content) / rms(positions)
 """
 
 from __future__ import annotations
@@ -19,11 +17,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from eureka.errors import RequestError
-from eureka.formats import listing, measurement, number
 from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.capture import run_model
-from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 
 STEADY = 0.1
 """The variance of positions over samples, as a share of that over tokens, is less than this."""
@@ -168,40 +163,9 @@ def search(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> Search:
     return _judge(additions, [a.joined(b) for a, b in zip(additions, turned, strict=True)], names)
 
 
-def clarify(model: nn.Module, inputs: Any, sites: Sequence[Site], first: Search, asked: float, kept: Kept) -> list[float]:
-    """Rescale the positions that `first` found; their ratios to the content afterwards."""
-    parameters = trainable(model)
-    names = [learned(addition, parameters) for addition in first.learned]
-
-    def measure() -> Mapping[int, list[float]]:
-        found = search(model, inputs, sites).learned
-        return {number: [addition.ratio] for number, addition in enumerate(found[: len(names)])}
-
-    def scale(number: int, ratios: Sequence[float]) -> None:
-        for name in names[number]:
-            kept.scale(parameters[name], asked / ratios[0])
-
-    found = calibrate(measure, scale, asked, lambda number: max(rounding(parameters[name]) for name in names[number]))
-    for index, ratios in found.items():
-        if distance(ratios, asked) > WITHIN:
-            raise RequestError(
-                f"the positions {listing(names[index])} are {measurement(ratios[0])} times the content after they were scaled to"
-                f" be {number(asked)} times it: they do not reach it in proportion; nothing was changed, pass positions=None."
-            )
-    return [ratios[0] for ratios in found.values()]
-
-
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters by name, without frozen ones: Whisper keeps its sinusoids in one."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
-def learned(addition: Addition, parameters: Mapping[str, nn.Parameter]) -> tuple[str, ...]:
-    """The parameters that the positions of an addition come from; content must not come from them too."""
-    names = tuple(name for name in parameters if name in addition.sources)
-    if shared := addition.rest_sources.intersection(names):
-        raise RequestError(f"{listing(sorted(shared))} is both position and content and cannot be rescaled; pass positions=None.")
-    return names
 
 
 def _additions(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> list[Addition]:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from eureka.formats import listing
-from eureka.starts.positions import Search, Sources
+from eureka.probes.positions import Search, Sources
 
 KINDS: Mapping[str, re.Pattern[str]] = {
     "rotary": re.compile(r"rotary|(^|[._])rope|R[oO][pP][eE]"),
