@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from eureka.config import RunConfig
 from eureka.errors import RequestError
+from eureka.models.start import STARTS
 from eureka.runs import Metrics, Origin, Outcome, RunFolder, Status, StoredConfig, TaskRecord
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from eureka.tasks.task import Task
     from eureka.training.loop import Loop
     from eureka.training.replicas import Replicas
+
+START_SAMPLES, START_SEED = 128, 2**31
+"""The batch on which ``model.start`` measures: the same for every seed of training."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,21 @@ def build(config: RunConfig) -> tuple[Task, nn.Module]:
         from eureka.patching.patch import patch
 
         patch(model, lambda site: make(heads=site.heads, head_dim=site.head_dim), follow=False)  # the loop tells the step
+    _start(config, task, model)
     return task, model
+
+
+def _start(config: RunConfig, task: Task, model: nn.Module) -> None:
+    """Rescale the model as ``model.start`` asks, on samples that training does not draw."""
+    kind = STARTS[getattr(config.model.settings, "start", "paper")]
+    if kind.positions is None and kind.logits is None:
+        return
+    from torch import Generator
+
+    from eureka.starts.clear_start import clear_start
+
+    inputs = task.sample(START_SAMPLES, Generator().manual_seed(START_SEED)).inputs
+    clear_start(model, inputs, positions=kind.positions, logits=kind.logits)
 
 
 def check_contracts(configs: Iterable[RunConfig]) -> None:

@@ -195,3 +195,22 @@ def test_the_table_for_people_names_fix_rate_ratio_step_and_accuracy(
     done = eureka("compare", "tiles", "--seeds", "2", "--lr", "1e-3", *SMALL, cwd=folder)
     for word in ("fix", "learning rate", "Eureka-ratio", "median", "accuracy after", "norm_softmax", "0 of 2"):
         assert word in done.stdout
+
+
+def test_starts_are_compared_as_fixes_are_and_several_studies_in_one_command(tmp_path: Path) -> None:
+    done = eureka("compare", "tiles", "--fix", "softmax", "--start", "paper,clear", "--seeds", "1", *SMALL, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "softmax, model.start=clear against softmax: not enough runs to tell" in done.stdout
+    keys = [text.replace("=", ": ", 1) for text in SMALL if text != "--set"]
+    text = f"recipe: tiles\nset: {{{', '.join(keys)}}}\nvariants: [{{model.start: paper}}, {{model.start: clear}}]\n"
+    for name, lr in (("a", "3.0e-4"), ("b", "1.0e-3")):
+        (tmp_path / f"{name}.yaml").write_text(f"{text}grid: {{training.seed: 1, training.lr: [{lr}]}}")
+    (tmp_path / "both.yaml").write_text("studies: [a.yaml, b.yaml]")
+    known = ["--known", "runs/tiles/runs.csv"]
+    done = eureka("study", "both.yaml", *known, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 runs are taken from runs/tiles/runs.csv" in done.stderr  # those at the recipe's rate
+    documents = json.loads(done.stdout)["studies"]
+    assert [document["folder"] for document in documents] == ["runs/both/a", "runs/both/b"]
+    found = {(row["lr"], row["settings"]["model.start"]) for document in documents for row in document["rows"]}
+    assert found == {(lr, start) for lr in (3e-4, 1e-3) for start in ("paper", "clear")}

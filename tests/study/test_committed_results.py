@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from eureka.runs import Outcome, Run, RunFolder, StoredConfig
+from eureka.runs import Run, RunFolder, StoredConfig
 from eureka.study.arms import group_runs
 from eureka.study.comparison import compare_arms
 from eureka.study.plan import read_plan, run_name
-from eureka.study.summary import OUTCOMES, run_rows
+from eureka.study.summary import read_outcomes, run_rows
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
 
@@ -26,12 +26,8 @@ def committed_rows(name: str) -> list[dict[str, str]]:
 def committed_runs(name: str) -> list[Run]:
     """The configs from the study's file, the outcomes from its table; a run has its name from its config."""
     configs = {run_name(config): config for config in read_plan(RESULTS / name / "study.yaml", Path("unused")).configs}
-    runs = []
-    for row in committed_rows(name):
-        values: dict[str, Any] = {key: json.loads(row[key] or "null") for key in OUTCOMES if key != "status"}
-        outcome = Outcome(status=row["status"], moments=(), **values)  # type: ignore[arg-type]
-        runs.append(Run(RunFolder(Path(row["run"])), StoredConfig(configs[row["run"]].to_json()), outcome))
-    return runs
+    outcomes = read_outcomes(RESULTS / name / "runs.csv")
+    return [Run(RunFolder(Path(run)), StoredConfig(configs[run].to_json()), outcome) for run, outcome in outcomes.items()]
 
 
 @pytest.mark.parametrize("name", ["tiles", "chain"])

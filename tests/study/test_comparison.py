@@ -154,3 +154,26 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order() -> None:
         corrected = holm(p)
         assert all(c >= v for c, v in zip(corrected, p, strict=True))
         assert [c for _, c in sorted(zip(p, corrected, strict=True))] == sorted(corrected)
+
+
+def test_every_start_is_an_arm_and_softmax_from_the_papers_start_is_the_baseline(make_run: Callable[..., Run]) -> None:
+    runs = [
+        make_run({"attention.name": fix, "model.start": start, "training.seed": s}, step + s)
+        for fix, start, step in [
+            ("softmax", "clear_positions", 300),
+            ("softmax", "paper", 900),
+            ("norm_softmax", "paper", 500),
+            ("norm_softmax", "clear_positions", 200),
+            ("softmax", "clear", 250),
+        ]
+        for s in range(4)
+    ]
+    found = {one.arm.label: one for one in compare(runs)}
+    assert {one.baseline.label for one in found.values()} == {"softmax"}
+    assert list(found) == [
+        "softmax (start=clear)",
+        "softmax (start=clear_positions)",
+        "norm_softmax",
+        "norm_softmax (start=clear_positions)",
+    ]
+    assert found["norm_softmax (start=clear_positions)"].speed_up.value == pytest.approx(901.5 / 201.5)

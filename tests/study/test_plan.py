@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,15 @@ import pytest
 from eureka.config import RunConfig
 from eureka.errors import RequestError, UnknownNameError
 from eureka.recipes import recipe
-from eureka.study.plan import Study, origin, read_plan
+from eureka.runs import Outcome
+from eureka.study.plan import Study, origin, read_plan, read_plans
 
 GRID: dict[str, Sequence[object]] = {
     "training.seed": [0, 1],
     "training.lr": [1e-3, 1e-2],
     "attention.name": ["softmax", "norm_softmax"],
 }
+OUTCOME = Outcome("finished", 7, 7.0, 7, None, None, (), 7.0, 7.0)
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -87,6 +90,34 @@ def test_a_mistake_in_the_file_is_one_sentence_with_its_name(tmp_path: Path, tex
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"cannot read .*: No such file or directory"):
         read_plan(tmp_path / "none.yaml", tmp_path)
+
+
+def test_a_file_can_name_several_studies_each_with_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("recipe: tiles\ngrid: {training.seed: 2}")
+    (tmp_path / "b.yaml").write_text("recipe: digits\ngrid: {training.seed: 3}")
+    found = read_plans(plan(tmp_path, "studies: [a.yaml, b.yaml, a.yaml]"), tmp_path / "out")
+    assert [(study.folder, study.recipe, len(study.configs)) for study in found] == [
+        (tmp_path / "out" / "a", "tiles", 2),
+        (tmp_path / "out" / "b", "digits", 3),
+    ]
+    [alone] = read_plans(tmp_path / "a.yaml", tmp_path / "out")
+    assert alone.folder == tmp_path / "out"
+
+
+@pytest.mark.parametrize("text", ["studies: a.yaml", "studies: []", "studies: [1]", "studies: [a.yaml]\nrecipe: tiles"])
+def test_a_list_of_studies_that_is_none_is_one_sentence(tmp_path: Path, text: str) -> None:
+    with pytest.raises(RequestError, match=r"plan\.yaml: 'studies' must be a list of files, and the only key\."):
+        read_plans(plan(tmp_path, text), tmp_path)
+
+
+def test_outcomes_of_the_same_configs_are_taken_and_a_run_that_has_begun_is_left_alone(tiny: RunConfig, tmp_path: Path) -> None:
+    study = Study.over(tiny, {"training.seed": [0, 1, 2]}, tmp_path)
+    begun, ended, absent = study.prepare()
+    begun.metrics_file.write_text("")
+    ended.write_result(OUTCOME)
+    other = replace(OUTCOME, steps=8)
+    assert study.take({begun.name: other, ended.name: other, absent.name: other, "another": other}) == 1
+    assert [run.result() for run in study.prepare()] == [None, OUTCOME, other]
 
 
 def test_the_study_of_tiles_is_seven_arms_at_five_rates_with_six_seeds(tmp_path: Path) -> None:

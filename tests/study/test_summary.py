@@ -6,10 +6,13 @@ import csv
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
+
 from eureka.config import RunConfig
+from eureka.errors import RequestError
 from eureka.runs import Outcome
 from eureka.study.plan import Study
-from eureka.study.summary import OUTCOMES, summarise, write_runs
+from eureka.study.summary import OUTCOMES, read_outcomes, summarise, write_runs
 
 OUTCOME = Outcome("finished", 7, 7.0, 7, None, None, (), 7.0, 7.0)
 
@@ -44,3 +47,28 @@ def test_a_summary_counts_what_has_not_ended(tiny: RunConfig, tmp_path: Path) ->
     first.write_result(OUTCOME)
     summary = summarise([first, *others])
     assert (len(summary.runs), summary.unfinished, [cell.seeds for cell in summary.cells]) == (3, 2, [[0]])
+
+
+def test_outcomes_come_back_from_the_table_and_a_run_that_has_not_ended_does_not(tiny: RunConfig, tmp_path: Path) -> None:
+    first, second, other = Study.over(tiny, {"training.seed": [0, 1, 2]}, tmp_path).prepare()
+    leapt = Outcome("stopped_early", 40, 1.25, 640, 30, 20, (), 0.1, 0.98)
+    first.write_result(OUTCOME)
+    second.write_result(leapt)
+    write_runs(summarise([first, second, other]).runs, tmp_path / "runs.csv")
+    assert read_outcomes(tmp_path / "runs.csv") == {first.name: OUTCOME, second.name: leapt}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it has no column 'run'"),
+        ("a,b\n1,2\n", "it has no column 'run'"),
+        ("run,status\nx,finished\n", "it has no column 'steps'"),
+        (f"run,{','.join(OUTCOMES)}\nx,finished,many,1,1,,,1,1\n", "a value is not what a study writes"),
+        (f"run,{','.join(OUTCOMES)}\nx,perhaps,1,1,1,,,1,1\n", "a value is not what a study writes"),
+    ],
+)
+def test_another_table_is_refused_in_one_sentence(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "other.csv").write_text(text)
+    with pytest.raises(RequestError, match=rf"other\.csv is not the runs\.csv of a study: {why}\.$"):
+        read_outcomes(tmp_path / "other.csv")

@@ -12,7 +12,9 @@ from torch import nn
 from eureka.config import RunConfig
 from eureka.errors import RequestError
 from eureka.experiment import build, run
+from eureka.recipes import recipe
 from eureka.runs import RunFolder
+from eureka.starts.clear_start import clear_start
 from eureka.training.optimiser import QueryKeyRate
 
 
@@ -92,3 +94,47 @@ def test_larger_positions_are_larger_and_nothing_else(tiny: RunConfig) -> None:
     _, large = build(tiny.but({"model.position_init_scale": 8.0}))
     for (name, a), b in zip(plain.state_dict().items(), large.state_dict().values(), strict=True):
         assert torch.equal(b, 8 * a if name == "positions" else a)
+
+
+def measured(config: RunConfig) -> tuple[list[float], list[float]]:
+    """Ratios of positions to content, and row spreads of the logits, on other samples than the start was made from."""
+    task, model = build(config)
+    inputs = task.sample(512, torch.Generator().manual_seed(5)).inputs
+    start = clear_start(model, inputs)
+    return [row.before for row in start.positions], [value for row in start.logits for value in row.before]
+
+
+@pytest.mark.parametrize("fix", ["softmax", "norm_softmax"])
+def test_a_clear_start_has_the_ratio_and_the_spread_that_it_names(tiny: RunConfig, fix: str) -> None:
+    config = tiny.but({"attention.name": fix, "model.depth": 2})
+    paper, positions, clear = (measured(config.but({"model.start": s})) for s in ("paper", "clear_positions", "clear"))
+    assert max(paper[0]) < 0.5
+    assert max(paper[1]) < 0.5
+    assert positions[0] == clear[0] == pytest.approx([1.0], rel=0.1)
+    assert max(positions[1]) < 0.5
+    assert clear[1] == pytest.approx([1.0] * 4, rel=0.1)
+
+
+def test_a_start_changes_lengths_alone_and_leaves_the_random_numbers_of_training(tiny: RunConfig) -> None:
+    drawn = dict(build(tiny)[1].named_parameters())
+    state = torch.get_rng_state()
+    for name, parameter in build(tiny.but({"model.start": "clear"}))[1].named_parameters():
+        if name == "positions":
+            assert F.cosine_similarity(parameter.flatten(), drawn[name].flatten(), dim=0).item() == pytest.approx(1)
+            assert not torch.equal(parameter, drawn[name])
+        elif not name.endswith("qkv.weight"):
+            assert torch.equal(parameter, drawn[name])
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_papers_start_is_the_default_and_keeps_the_name_of_a_run(tiny: RunConfig) -> None:
+    assert tiny.but({"model.start": "paper"}).digest() == tiny.digest()
+    assert tiny.but({"model.start": "clear"}).digest() != tiny.digest()
+
+
+def test_hugging_faces_models_start_clear_too() -> None:
+    pytest.importorskip("transformers")
+    config = recipe("hf/gpt2_regression").but({"model.start": "clear", "model.depth": 1, "attention.name": "norm_softmax"})
+    ratios, spreads = measured(config)
+    assert ratios == pytest.approx([1.0], rel=0.1)
+    assert spreads == pytest.approx([1.0, 1.0], rel=0.1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from eureka.cli.options import JsonOption, print_json
@@ -31,10 +33,17 @@ def recipes(json: JsonOption = False) -> None:
 
 
 def fixes(json: JsonOption = False) -> None:
-    """List the fixes: attention operators that `--fix` and `eureka.patch` take."""
+    """List the fixes: attention operators that `--fix` and `eureka.patch` take; and the starts that `--start` takes."""
     from eureka.attention.registry import FIXES
+    from eureka.models.start import EXPLANATION, STARTS
 
+    if json:
+        starts = [{"name": name, "summary": kind.summary} for name, kind in STARTS.items()]
+        print_json({"fixes": _described(FIXES), "starts": starts})
+        return
     _print(FIXES, "fixes", json)
+    print_table(["start", "what it is"], [(name, kind.summary) for name, kind in STARTS.items()])
+    sys.stdout.write(f"{textwrap.fill(EXPLANATION, 110)}\n")
 
 
 def tasks(json: JsonOption = False) -> None:
@@ -45,8 +54,12 @@ def tasks(json: JsonOption = False) -> None:
 
 
 def _print(registry: Registry[Any], plural: str, json: bool) -> None:
-    entries = registry.entries()
     if json:
-        print_json({plural: [{"name": e.name, "summary": e.summary, "source": e.source} for e in entries]})
+        print_json({plural: _described(registry)})
     else:
-        print_table([registry.kind, "what it is", "source"], [(e.name, e.summary, e.source) for e in entries])
+        rows = [(e.name, e.summary, e.source) for e in registry.entries()]
+        print_table([registry.kind, "what it is", "source"], rows)
+
+
+def _described(registry: Registry[Any]) -> list[dict[str, str]]:
+    return [{"name": e.name, "summary": e.summary, "source": e.source} for e in registry.entries()]

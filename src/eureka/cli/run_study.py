@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,7 @@ from eureka.cli.options import as_json, print_json
 from eureka.errors import RequestError
 
 if TYPE_CHECKING:
-    from eureka.runs import RunFolder
+    from eureka.runs import Level, RunFolder
     from eureka.study.comparison import Comparison
     from eureka.study.plan import Study
     from eureka.study.pool import Failure, Pool
@@ -30,25 +31,38 @@ BudgetOption = Annotated[str | None, typer.Option("--budget", metavar="TIME", he
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def run_study(title: str, study: Study, *, on: str, workers: int | None, budget: str | None, json: bool) -> None:
-    """Bring a study to its end and say what it has found."""
+def run_study(title: str, studies: Sequence[Study], *, on: str, workers: int | None, budget: str | None, json: bool) -> None:
+    """Bring studies to their end, one after the other, and say what each has found."""
     from eureka.study.pool import check_failures
+
+    end, pool = time.monotonic() + seconds(budget), _pool(on, workers)
+    folders = [study.prepare() for study in studies]
+    documents: list[dict[str, Any]] = []
+    failures: list[Failure] = []
+    for study, runs in zip(studies, folders, strict=True):
+        name = title if len(studies) == 1 else f"{title}: {study.folder.name}"
+        summary, document, failed = _carry_out(name, study, runs, pool, end)
+        documents.append(document)
+        failures += failed
+        if not json:
+            _print(summary, document["report"], heading=name if len(studies) > 1 else None)
+    if json:
+        print_json(documents[0] if len(studies) == 1 else {"title": title, "studies": documents})
+    check_failures(failures, sum(map(len, folders)))
+    if unfinished := sum(document["unfinished"] for document in documents):
+        sys.stderr.write(f"{unfinished} of {sum(map(len, folders))} runs are not finished; the same command goes on.\n")
+
+
+def _carry_out(
+    title: str, study: Study, folders: Sequence[RunFolder], pool: Pool, end: float
+) -> tuple[Summary, dict[str, Any], list[Failure]]:
     from eureka.study.summary import summarise
 
-    limit, pool = seconds(budget), _pool(on, workers)
-    folders = study.prepare()
     if finished := _finished(folders):
         sys.stderr.write(f"{finished} of {len(folders)} runs are finished already.\n")
-    failures = _run(pool, folders, limit)
+    failures = _run(pool, folders, end - time.monotonic())
     summary = summarise(folders)
-    document = write_summary(title, study.folder, summary, failures)
-    if json:
-        print_json(document)
-    else:
-        _print(summary, document["report"])
-    check_failures(failures, len(folders))
-    if summary.unfinished:
-        sys.stderr.write(f"{summary.unfinished} of {len(folders)} runs are not finished; the same command goes on.\n")
+    return summary, write_summary(title, study.folder, summary, failures), failures
 
 
 def seconds(text: str | None) -> float:
@@ -101,7 +115,7 @@ def write_summary(title: str, folder: Path, summary: Summary, failures: Sequence
         "title": title,
         "folder": str(folder),
         "report": str(page),
-        "levels": [asdict(level) for level in summary.runs[0].folder.levels()],
+        "levels": [asdict(level) for level in _levels(summary)],
         "rows": [cell.to_json() for cell in summary.cells],
         "comparisons": [comparison.to_json() for comparison in summary.comparisons],
         "unfinished": summary.unfinished,
@@ -111,9 +125,16 @@ def write_summary(title: str, folder: Path, summary: Summary, failures: Sequence
     return document
 
 
-def _print(summary: Summary, report: str) -> None:
+def _levels(summary: Summary) -> Sequence[Level]:
+    """Those of the first run that has them; a run that was taken from a table has none."""
+    return next(filter(None, (run.folder.levels() for run in summary.runs)), [])
+
+
+def _print(summary: Summary, report: str, heading: str | None) -> None:
     from eureka.cli.table import print_cells
 
+    if heading:
+        sys.stdout.write(f"\n{heading}\n")
     print_cells(summary.cells)
     sys.stdout.write("".join(f"{_sentence(comparison)}\n" for comparison in summary.comparisons))
     sys.stdout.write(f"\nCurves of all runs: {report}\n")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,12 +14,19 @@ from eureka.cli.run_study import BudgetOption, OnOption, WorkersOption, run_stud
 from eureka.errors import RequestError
 from eureka.formats import fixed
 
+if TYPE_CHECKING:
+    from eureka.study.plan import Study
+
 
 def study(
     what: Annotated[str, typer.Argument(metavar="FILE.yaml | status", help="The study's file, or the word 'status'.")],
     folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="With 'status': the folder of the study.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where the runs are kept. [default: runs/FILE]")
+    ] = None,
+    known: Annotated[
+        Path | None,
+        typer.Option("--known", metavar="CSV", help="The runs.csv of an earlier study: runs that are in it are not done again."),
     ] = None,
     on: OnOption = "local",
     workers: WorkersOption = None,
@@ -27,18 +35,30 @@ def study(
 ) -> None:
     """Carry out the study that a file describes, or complete what is missing of it; or look at one while it runs.
 
-    The file names a `recipe`, what to `set` for all runs, `variants`, and a `grid` over config keys.
+    The file names a `recipe`, what to `set` for all runs, `variants`, and a `grid` over config keys; or, as `studies`, the files
+    of several studies, which are carried out one after the other.
     """
     if what == "status":
         _status(folder, json)
         return
     if folder is not None:
         raise RequestError(f"unexpected argument {folder}; the folder of the runs is given with --out.")
-    from eureka.study.plan import read_plan
+    from eureka.study.plan import read_plans
 
     path = Path(what)
-    plan = read_plan(path, out or Path("runs") / path.stem)
-    run_study(f"eureka study {path.name}", plan, on=on, workers=workers, budget=budget, json=json)
+    plans = read_plans(path, out or Path("runs") / path.stem)
+    if known is not None:
+        _take(known, plans)
+    run_study(f"eureka study {path.name}", plans, on=on, workers=workers, budget=budget, json=json)
+
+
+def _take(known: Path, plans: Sequence[Study]) -> None:
+    """Say how many runs come from a table: they have outcomes and no curves."""
+    from eureka.study.summary import read_outcomes
+
+    outcomes = read_outcomes(known)
+    taken = sum(plan.take(outcomes) for plan in plans)
+    sys.stderr.write(f"{taken} runs are taken from {known}; the report has no curves of them.\n")
 
 
 def _status(folder: Path | None, json: bool) -> None:

@@ -14,6 +14,7 @@ from eureka.attention.operator import Operator
 from eureka.errors import RequestError
 from eureka.models.block import EPS, Block
 from eureka.models.embedding import TokenEmbedding, embedding
+from eureka.models.start import Start
 
 DropRate = Annotated[float, Field(ge=0, lt=1)]
 MakeAttention = Callable[[int, int], Operator]
@@ -21,7 +22,7 @@ MakeAttention = Callable[[int, int], Operator]
 
 
 class Sizes(BaseModel):
-    """How large a transformer is."""
+    """How large a transformer is, and how it starts; `experiment.build` carries the start out, which needs a batch."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -29,6 +30,7 @@ class Sizes(BaseModel):
     depth: PositiveInt = 2
     heads: PositiveInt = 2
     mlp_ratio: PositiveFloat = 2.0
+    start: Start = "paper"
 
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> Sizes:

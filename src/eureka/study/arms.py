@@ -25,11 +25,12 @@ BASELINE = "softmax"
 FIX, LR, SEED = "attention.name", "training.lr", "training.seed"
 IGNORED = frozenset({"training.probe_every"})
 """Settings that decide what is written about a run and nothing that happens in it; older runs do not have them."""
-CONTROLS = {"model.qk_init_scale": 1, "training.qk_lr_scale": 1}
-"""Settings that act on W_Q and W_K alone, hence on attention, with the value at which they change nothing."""
-
 Value = str | int | float | bool | tuple[Any, ...]
 """A value of a setting, made hashable."""
+CONTROLS: Mapping[str, Value] = {"model.start": "paper", "model.qk_init_scale": 1, "training.qk_lr_scale": 1}
+"""Settings that are compared as fixes are, with the value at which they change nothing: how attention starts, and how fast W_Q
+and W_K learn."""
+
 Settings = tuple[tuple[str, Value], ...]
 """Keys with their values, sorted; a setting without a value is left out."""
 

@@ -68,9 +68,10 @@ def _compare_within(condition: Condition, baseline: str) -> list[Comparison]:
 
 
 def _baseline(arms: Sequence[Arm], fix: str) -> Arm | None:
-    """The arm of this fix with the controls that most arms share."""
+    """The arm of this fix with the controls that most arms share; of equally many, the one with fewer controls."""
     shared = Counter(arm.key.controls for arm in arms)
-    return max((arm for arm in arms if arm.key.fix == fix), key=lambda arm: shared[arm.key.controls], default=None)
+    mine = (arm for arm in arms if arm.key.fix == fix)
+    return max(mine, key=lambda arm: (shared[arm.key.controls], -len(arm.key.controls)), default=None)
 
 
 def _compare(condition: Condition, base: Arm, arm: Arm) -> Comparison:

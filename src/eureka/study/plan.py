@@ -11,6 +11,10 @@ A file says what to vary around a recipe, and is checked whole before the first 
     grid:                                 # every combination, for each variant
       training.lr: [1e-4, 3e-4]
       training.seed: 6                    # a number of seeds: 0 to 5
+
+Or it names the files of several studies, which are carried out one after the other, each in a folder of its own::
+
+    studies: [tiles.yaml, digits.yaml]
 """
 
 from __future__ import annotations
@@ -26,10 +30,12 @@ from eureka.errors import RequestError, UnknownNameError
 from eureka.experiment import check_contracts
 from eureka.files import make_folder
 from eureka.recipes import recipe as find_recipe
-from eureka.runs import Origin, RunFolder, StoredConfig
+from eureka.runs import Origin, Outcome, RunFolder, StoredConfig
 
 KEYS = ("recipe", "set", "variants", "grid")
 """The keys of a study's file."""
+SEVERAL = "studies"
+"""The only key of a file that names several studies."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,16 @@ class Study:
         make_folder(self.folder)
         return [self._prepare(config) for config in self.configs]
 
+    def take(self, outcomes: Mapping[str, Outcome]) -> int:
+        """Take the outcomes of runs that were done elsewhere; a run that has begun here is left alone. How many there were.
+
+        The name of a run has the digest of its config, so the same name is the same run.
+        """
+        taken = [run for run in self.prepare() if run.name in outcomes and not run.metrics_file.exists() and run.result() is None]
+        for run in taken:
+            run.write_result(outcomes[run.name])
+        return len(taken)
+
     def _prepare(self, config: RunConfig) -> RunFolder:
         run = RunFolder(self.folder / run_name(config))
         run.create()
@@ -102,9 +118,23 @@ def origin(recipe: str, config: RunConfig) -> Origin:
     return Origin(recipe, names | others)
 
 
+def read_plans(path: Path, folder: Path) -> list[Study]:
+    """The study that a YAML file describes, in the folder; or those that it names, each in a folder below it."""
+    plan = _load(path)
+    if SEVERAL not in plan:
+        return [_study(plan, path, folder)]
+    files = plan[SEVERAL]
+    if len(plan) > 1 or not (isinstance(files, list) and files and all(isinstance(file, str) for file in files)):
+        raise RequestError(f"{path}: '{SEVERAL}' must be a list of files, and the only key.")
+    return [read_plan(path.parent / file, folder / Path(file).stem) for file in dict.fromkeys(files)]
+
+
 def read_plan(path: Path, folder: Path) -> Study:
     """The study that a YAML file describes; every problem is told at once."""
-    plan = _load(path)
+    return _study(_load(path), path, folder)
+
+
+def _study(plan: Mapping[str, Any], path: Path, folder: Path) -> Study:
     problems = [str(UnknownNameError("key of a study", key, KEYS)) for key in plan if key not in KEYS]
     if "recipe" not in plan:
         problems.append("the key 'recipe' is missing.")

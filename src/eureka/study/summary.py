@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from eureka.errors import RequestError
 from eureka.files import write_whole
-from eureka.runs import Run, RunFolder, read_run
+from eureka.runs import Outcome, Run, RunFolder, read_run
 from eureka.study.arms import FIX, LR, SEED, Cell, Grouping, group_runs, varied_keys
 from eureka.study.comparison import Comparison, compare_arms
 
@@ -66,3 +70,26 @@ def run_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
         | {key: getattr(run.outcome, key, None) for key in OUTCOMES}
         for run in runs
     ]
+
+
+def read_outcomes(path: Path) -> dict[str, Outcome]:
+    """The outcomes in a file that `write_runs` wrote, by the name of the run; a run that had not ended is left out.
+
+    The file has the leap to the floor alone, so a run that left several levels comes back with that one leap.
+    """
+    try:
+        table = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
+        rows = list(table)
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not text'}.") from None
+    if missing := [key for key in ("run", *OUTCOMES) if key not in (table.fieldnames or ())]:
+        raise RequestError(f"{path} is not the runs.csv of a study: it has no column {missing[0]!r}.")
+    try:
+        return {row["run"]: _outcome(row) for row in rows if row["status"]}
+    except (TypeError, ValueError):
+        raise RequestError(f"{path} is not the runs.csv of a study: a value is not what a study writes.") from None
+
+
+def _outcome(row: Mapping[str, str]) -> Outcome:
+    values = {key: json.loads(row[key] or "null") for key in OUTCOMES if key != "status"}
+    return TypeAdapter(Outcome).validate_python({"status": row["status"], "moments": (), **values})
