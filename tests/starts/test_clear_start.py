@@ -220,6 +220,13 @@ def ratios_of_vit(model: Any, inputs: Mapping[str, Tensor]) -> list[float]:
     return ratio(e.position_embeddings, torch.cat([e.cls_token.expand(len(patches), -1, -1), patches], dim=1))
 
 
+def ratios_of_deit(model: Any, inputs: Mapping[str, Tensor]) -> list[float]:
+    e = model.embeddings
+    patches = e.patch_embeddings(inputs["pixel_values"])
+    first = torch.cat([e.cls_token, e.distillation_token], dim=1).expand(len(patches), -1, -1)
+    return ratio(e.position_embeddings, torch.cat([first, patches], dim=1))
+
+
 def ratios_of_bert(model: Any, inputs: Mapping[str, Tensor], first: int = 0) -> list[float]:
     e = model.base_model.embeddings
     content = e.word_embeddings.weight[inputs["input_ids"]] + e.token_type_embeddings.weight[0]
@@ -291,6 +298,12 @@ CASES = {
         lambda: hugging_face("ViTForImageClassification", "ViTConfig", **VIT),
         lambda: {"pixel_values": features(BATCH, 3, 12, 12)},
         ratios_of_vit,
+        spreads_of_weights,
+    ),
+    "deit, from zero": Case(
+        lambda: hugging_face("DeiTModel", "DeiTConfig", **VIT),
+        lambda: {"pixel_values": features(BATCH, 3, 12, 12)},
+        ratios_of_deit,
         spreads_of_weights,
     ),
     "bert": Case(lambda: hugging_face("BertForMaskedLM", "BertConfig", **text_sizes()), text, ratios_of_bert, spreads_of_weights),
@@ -690,11 +703,107 @@ def test_no_positions_at_all_is_said() -> None:
     assert message.startswith("no learned positions were found in Behind")
 
 
-def test_positions_that_are_zero_are_refused() -> None:
+def test_positions_that_start_at_zero_are_drawn_and_it_is_said() -> None:
     torch.manual_seed(0)
-    assert "places.weight are all zero" in refusal(HomeMade(zero=True), ids())
-    deit = hugging_face("DeiTModel", "DeiTConfig", **VIT)
-    assert "embeddings.position_embeddings are all zero" in refusal(deit, {"pixel_values": features(BATCH, 3, 12, 12)})
+    model = HomeMade(zero=True)
+    start = eureka.clear_start(model, ids())
+    assert ratios_at_home(model, ids()) == pytest.approx([1.0], rel=0.01)
+    assert [(row.parameters, row.before, row.drawn) for row in start.positions] == [(("places.weight",), 0.0, True)]
+    assert start.notes == ("the positions places.weight were zero; they are drawn from a normal distribution, seed 0.",)
+    assert str(start).splitlines()[2].split() == ["places.weight", "drawn", "0.000", "1.000"]
+    values = model.places.weight.detach()
+    assert len(torch.unique(values)) == values.numel()
+    assert not eureka.clear_start(model, ids()).positions[0].drawn
+    start.undo()
+    assert not model.places.weight.any()
+
+
+def test_the_seed_decides_what_is_drawn() -> None:
+    found: list[Tensor] = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(0)
+        model = HomeMade(zero=True)
+        torch.manual_seed(100 + len(found))
+        eureka.clear_start(model, ids(), seed=seed)
+        found.append(model.places.weight.detach())
+    assert torch.equal(found[0], found[1])
+    assert not torch.allclose(found[0], found[2])
+
+
+class Segmented(HomeMade):
+    """A table of segments that starts at zero."""
+
+    def __init__(self, *, zero: bool = False) -> None:
+        super().__init__(zero=zero)
+        self.segments = nn.Parameter(torch.zeros(2, 16))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.words(ids) + self.segments[(torch.arange(ids.shape[1]) > 4).long()]
+        return self.blocks[0](x + self.places(torch.arange(ids.shape[1])))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("zero", [True, False])
+def test_a_zero_table_that_is_no_position_stays_zero(zero: bool) -> None:
+    torch.manual_seed(0)
+    model = Segmented(zero=zero)
+    start = eureka.clear_start(model, ids())
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
+    assert start.positions[0].drawn is zero
+    assert not model.segments.any()
+    assert ratios_at_home(model, ids()) == pytest.approx([1.0], rel=0.01)
+
+
+def test_zero_positions_beside_others_are_drawn_too() -> None:
+    model, inputs = CASES["bart"].made()
+    nn.init.zeros_(model.get_parameter("model.decoder.embed_positions.weight"))
+    start = eureka.clear_start(model, inputs)
+    assert [row.drawn for row in start.positions] == [False, True]
+    check_against_twins(CASES["bart"], model, inputs, 1.0, 1.0)
+
+
+class Gated(HomeMade):
+    """Positions behind a gate that starts closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.zeros(1, 1, 16))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.blocks[0](self.words(ids) + self.gate * self.places(torch.arange(ids.shape[1])))  # type: ignore[no-any-return]
+
+
+def test_a_gate_that_starts_closed_is_not_drawn_but_refused() -> None:
+    torch.manual_seed(0)
+    assert "gate and places.weight are all zero" in refusal(Gated(), ids())
+
+
+class Shifted(HomeMade):
+    """A bias for each feature that starts at zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(1, 1, 16))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.blocks[0](self.words(ids) + self.bias)  # type: ignore[no-any-return]
+
+
+def test_a_zero_bias_is_not_taken_for_positions() -> None:
+    torch.manual_seed(0)
+    assert refusal(Shifted(), ids(), logits=None).startswith("no learned positions were found in Shifted")
+
+
+def test_a_model_that_draws_in_each_pass_is_measured_on_one_and_the_same_draw() -> None:
+    torch.manual_seed(0)
+    model = hugging_face("ViTMAEModel", "ViTMAEConfig", **VIT)
+    inputs = {"pixel_values": features(BATCH, 3, 12, 12)}
+    eureka.clear_start(model, inputs)
+    before = state(model)
+    torch.manual_seed(7)
+    eureka.clear_start(model, inputs)
+    assert changed(model, before) == set()
+    torch.manual_seed(0)
+    assert spreads_of_weights(model, inputs) == pytest.approx([1.0] * 4, rel=0.01)
 
 
 def test_fixed_positions_beside_learned_ones_are_noted() -> None:

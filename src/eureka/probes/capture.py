@@ -49,6 +49,14 @@ def run_model(model: nn.Module, inputs: Any) -> Any:
     return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
 
 
+def run_alike(model: nn.Module, inputs: Any) -> Any:
+    """`run_model` from one and the same random state, so that a model that draws (ViTMAE its mask) sees the same each time."""
+    cuda = sorted({tensor.get_device() for tensor in model.parameters() if tensor.is_cuda})
+    with torch.random.fork_rng(devices=cuda):
+        torch.manual_seed(0)
+        return run_model(model, inputs)
+
+
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
     """Put a model into eval mode; afterwards each module has its own mode again, and torch its random state."""

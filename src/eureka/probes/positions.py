@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from eureka.patching.attach import AttentionCall, Site, attached
-from eureka.probes.capture import run_model
+from eureka.probes.capture import run_alike
 
 STEADY = 0.1
 """The variance of positions over samples, as a share of that over tokens, is less than this."""
@@ -40,7 +40,7 @@ class Addition:
     rest_sources: Sources
     """Empty if the rest comes from data."""
     spans_tokens: bool
-    """Whether the term was given for each token, and not broadcast over them."""
+    """Whether the term was given for each token and feature, and not broadcast over one of them."""
 
     @property
     def ratio(self) -> float:
@@ -74,8 +74,8 @@ class Search:
     learned: tuple[Addition, ...] = ()
     fixed: Sources | None = None
     """Buffers and frozen parameters that are added as positions; empty for positions that are computed anew."""
-    zero: Sources = frozenset()
-    """Parameters that are added to every token and are all zero."""
+    zero: tuple[Sources, ...] = ()
+    """Learned parameters of each term that is added token by token and is all zero: positions, perhaps."""
 
 
 class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -168,10 +168,15 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
+def is_table(x: Tensor) -> bool:
+    """Whether two axes or more are longer than one: tokens and features."""
+    return sum(size > 1 for size in x.shape) >= 2
+
+
 def _additions(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> list[Addition]:
     follow = Follow(model)
     with attached(model, sites, observer=follow.reached), follow:
-        run_model(model, inputs)
+        run_alike(model, inputs)
     if follow.attention is None:
         return []
     return [_samples_first(*addition, *follow.attention) for addition in follow.additions]
@@ -183,7 +188,7 @@ def _samples_first(term: Tensor, rest: Tensor, sources: Sources, rest_sources: S
     axis = fits[0] if len(fits) == 1 else int(isinstance(site.module, nn.MultiheadAttention) and not site.module.batch_first)
     own = term[(None,) * (rest.dim() - term.dim())].movedim(axis, 0)
     whole = term.expand(rest.shape).movedim(axis, 0)
-    return Addition(whole, rest.movedim(axis, 0), sources, rest_sources, max(own.shape[1:-1]) > 1)
+    return Addition(whole, rest.movedim(axis, 0), sources, rest_sources, is_table(own[0]))
 
 
 def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters: set[str]) -> Search:
@@ -193,7 +198,7 @@ def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters:
     own = [addition for addition in positions if addition.sources & parameters]
     fixed = [addition.sources for addition in positions if not addition.sources & parameters]
     zero = [a.sources & parameters for a, more in pairs if a.spans_tokens and not a.term.any() and _over_samples(more.rest).any()]
-    return Search(tuple(own), fixed[0] if fixed else None, next(filter(None, zero), frozenset()))
+    return Search(tuple(own), fixed[0] if fixed else None, tuple(filter(None, zero)))
 
 
 def _turned_round(inputs: Any) -> Any:

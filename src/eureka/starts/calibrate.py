@@ -27,19 +27,22 @@ class Kept:
     def __init__(self) -> None:
         self._copies: dict[nn.Parameter, Tensor] = {}
 
-    @torch.no_grad()
     def scale(self, parameter: nn.Parameter, factor: float | Tensor) -> None:
         """Multiply a parameter in at least single precision."""
-        if parameter not in self._copies:
-            self._copies[parameter] = parameter.detach().clone()
-        parameter.copy_(parameter.to(torch.promote_types(parameter.dtype, torch.float32)) * factor)
+        self.fill(parameter, parameter.to(torch.promote_types(parameter.dtype, torch.float32)) * factor)
 
     @torch.no_grad()
-    def restore(self) -> None:
-        """Put back every bit; afterwards nothing is kept."""
-        for parameter, copy in self._copies.items():
-            parameter.copy_(copy)
-        self._copies.clear()
+    def fill(self, parameter: nn.Parameter, values: Tensor) -> None:
+        """Give a parameter other values."""
+        if parameter not in self._copies:
+            self._copies[parameter] = parameter.detach().clone()
+        parameter.copy_(values)
+
+    @torch.no_grad()
+    def restore(self, *some: nn.Parameter) -> None:
+        """Put back every bit of some parameters, or of all; afterwards they are not kept."""
+        for parameter in some or tuple(self._copies):
+            parameter.copy_(self._copies.pop(parameter))
 
 
 def calibrate(

@@ -16,9 +16,10 @@ from eureka.formats import listing, measurement
 from eureka.patching.attach import Site, find_sites
 from eureka.probes.capture import left_alone
 from eureka.probes.position_kinds import fixed_names, why_none
-from eureka.probes.positions import search, trainable
+from eureka.probes.positions import Search, search, trainable
 from eureka.starts.calibrate import Kept
 from eureka.starts.clarify import clarify, learned
+from eureka.starts.draw import draw
 from eureka.starts.fresh import sign_of_training
 from eureka.starts.logits import Logits
 
@@ -30,6 +31,8 @@ class PositionRow:
     parameters: tuple[str, ...]
     before: float
     after: float
+    drawn: bool = False
+    """Whether they were zero, and their directions were drawn."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class ClearStart:
     positions: tuple[PositionRow, ...]
     logits: tuple[LogitsRow, ...]
     notes: tuple[str, ...]
-    """What could not be done, a sentence each."""
+    """What was drawn and what could not be done, a sentence each."""
     _kept: Kept = field(repr=False, compare=False)
 
     def undo(self) -> None:
@@ -60,7 +63,10 @@ class ClearStart:
         self._kept.restore()
 
     def __str__(self) -> str:
-        ratios = [(listing(row.parameters), "", measurement(row.before), measurement(row.after)) for row in self.positions]
+        ratios = [
+            (listing(row.parameters), "drawn" if row.drawn else "", measurement(row.before), measurement(row.after))
+            for row in self.positions
+        ]
         spreads = [(row.site, str(row.heads), _span(row.before), _span(row.after)) for row in self.logits]
         table = [
             *([("positions / content", "", "before", "after"), *ratios] if ratios else []),
@@ -79,6 +85,7 @@ def clear_start(
     positions: float | None = 1.0,
     logits: float | None = 1.0,
     trained: bool = False,
+    seed: int = 0,
 ) -> ClearStart:
     """Rescale a fresh model, in place, so that it can see positions and tell keys apart from its first step on.
 
@@ -87,7 +94,8 @@ def clear_start(
         rms(P) = positions · rms(content that P is added to)
         mean_i std_j(q_i·k_j/√d) = logits,   over the keys j that row i sees, and rows that see two or more
 
-    Directions stay as they were drawn; only lengths change. Buffers, modes, random state and all other parameters stay.
+    Directions stay as they were drawn; only lengths change. Positions that are zero have no direction: it is drawn from a normal
+    distribution. Buffers, modes, random state and all other parameters stay.
 
     inputs     one batch, as the model takes it (a mapping is passed by keyword); if all samples are alike, positions are told
                from content by running it backwards as well
@@ -97,6 +105,7 @@ def clear_start(
     trained    rescale a model that was trained, too. A model counts as trained if the weight or bias of a normalisation layer
                differs between features: fresh ones are constant. This misses a trained model without such layers, or with
                frozen ones.
+    seed       for positions that are zero
 
     >>> from torch import nn
     >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
@@ -122,7 +131,7 @@ def clear_start(
                 f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, or the model runs"
                 " compiled; pass the model without torch.compile."
             )
-        rows = _positions(model, inputs, found.sites, positions, kept, notes, refuse=logits is None) if positions else []
+        rows = _positions(model, inputs, found.sites, positions, seed, kept, notes, refuse=logits is None) if positions else []
         after = measured.sharpen(logits, kept) if logits is not None else {}
     if logits is not None:
         notes += [f"{name or type(model).__name__} {why}; it is as it was." for name, why in found.refused]
@@ -143,18 +152,21 @@ def _check(model: nn.Module, positions: float | None, logits: float | None) -> N
 
 
 def _positions(
-    model: nn.Module, inputs: Any, sites: list[Site], asked: float, kept: Kept, notes: list[str], *, refuse: bool
+    model: nn.Module, inputs: Any, sites: list[Site], asked: float, seed: int, kept: Kept, notes: list[str], *, refuse: bool
 ) -> list[PositionRow]:
-    found = search(model, inputs, sites)
+    found, drawn = search(model, inputs, sites), frozenset[str]()
+    before = {addition.sources: addition.ratio for addition in found.learned}
+    if found.zero:
+        found, drawn = draw(model, inputs, sites, found, seed, kept)
     if found.learned:
         names = [learned(addition, trainable(model)) for addition in found.learned]
         after = clarify(model, inputs, sites, found, asked, kept)
-        if found.fixed is not None:
-            notes.append(f"the positions {fixed_names(found.fixed)} are fixed; they are as they were.")
-        return [PositionRow(*row) for row in zip(names, (a.ratio for a in found.learned), after, strict=True)]
+        notes += _positions_notes(found, drawn, seed)
+        ratios = [before.get(addition.sources, 0.0) for addition in found.learned]
+        return [PositionRow(*row, bool(drawn.intersection(row[0]))) for row in zip(names, ratios, after, strict=True)]
     if found.zero:
         raise RequestError(
-            f"the positions {listing(sorted(found.zero))} are all zero, which no factor changes; initialise them first, for"
+            f"the positions {listing(sorted(found.zero[0]))} are all zero, which no factor changes; initialise them first, for"
             " instance with nn.init.trunc_normal_(…, std=0.02), or pass positions=None."
         )
     why = why_none(model, found)
@@ -162,6 +174,15 @@ def _positions(
         raise RequestError(why)
     notes.append(why)
     return []
+
+
+def _positions_notes(found: Search, drawn: frozenset[str], seed: int) -> list[str]:
+    notes = []
+    if drawn:
+        notes.append(f"the positions {listing(sorted(drawn))} were zero; they are drawn from a normal distribution, seed {seed}.")
+    if found.fixed is not None:
+        notes.append(f"the positions {fixed_names(found.fixed)} are fixed; they are as they were.")
+    return notes + [f"{listing(sorted(names))} is zero for every token; it is as it was." for names in found.zero]
 
 
 def _logits_notes(measured: Logits, sites: list[Site]) -> list[str]:

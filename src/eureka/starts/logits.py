@@ -21,7 +21,7 @@ from eureka.attention.softmax import Softmax
 from eureka.errors import RequestError
 from eureka.formats import measurement, number
 from eureka.patching.attach import AttentionCall, Site, attached
-from eureka.probes.capture import run_model
+from eureka.probes.capture import run_alike
 from eureka.probes.head_statistics import head_spread
 from eureka.probes.projections import Projection, projections
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
@@ -55,7 +55,7 @@ class Logits:
             found.setdefault(site.index, []).extend(s / root for s in head_spread(call.q, call.k, call.mask))
 
         with attached(self.model, list(self.sites.values()), observer=observe):
-            run_model(self.model, self.inputs)
+            run_alike(self.model, self.inputs)
         return found
 
     def sharpen(self, asked: float, kept: Kept) -> dict[int, list[float]]:
