@@ -30,7 +30,8 @@ BELOW: dict[str, set[str]] = {
     "testing": {"attention", "tasks"},
     "config": {"attention", "tasks", "models", "training"},
     "experiment": {
-        *("config", "testing", "attention", "data", "tasks", "models", "patching", "probes", "training", "schedules", "runs"),
+        *("config", "testing", "attention", "data", "tasks", "models", "patching", "probes", "starts", "training"),
+        *("schedules", "runs"),
     },
     "recipes": {"config"},
     "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
