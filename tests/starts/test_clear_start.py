@@ -668,6 +668,17 @@ class Sloped(HomeMade):
         return self.blocks[0](self.words(ids))  # type: ignore[no-any-return]
 
 
+class Attached(HomeMade):
+    """Fixed positions as a plain attribute, as VideoMAE has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waves = torch.randn(TOKENS, 16)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.blocks[0](self.words(ids) + self.waves.clone())  # type: ignore[no-any-return]
+
+
 def frozen() -> HomeMade:
     model = HomeMade()
     model.places.requires_grad_(False)
@@ -681,6 +692,7 @@ KINDS = {
     "relative": lambda: hugging_face("T5EncoderModel", "T5Config", **T5),
     "fixed (pe)": lambda: HomeMade(fixed=True),
     "fixed (places.weight)": frozen,
+    "fixed (waves)": Attached,
     "fixed (computed anew in each pass)": Waves,
 }
 
@@ -695,6 +707,33 @@ def test_positions_that_are_not_learned_are_named_in_a_note_or_refused_when_noth
     assert f"are {kind}" in start.notes[0]
     assert not start.positions
     assert start.logits
+
+
+def test_a_relative_table_that_starts_at_zero_stays_zero() -> None:
+    torch.manual_seed(0)
+    model = hugging_face("BeitModel", "BeitConfig", **VIT, use_relative_position_bias=True)
+    start = eureka.clear_start(model, {"pixel_values": features(BATCH, 3, 12, 12)})
+    assert start.notes == ("no learned positions: those of BeitModel are relative and act inside the attention.",)
+    assert not model.get_parameter("layers.0.relative_position_bias.relative_position_bias_table").any()
+
+
+def test_a_kind_of_positions_that_is_switched_off_is_not_named() -> None:
+    torch.manual_seed(0)
+    model = hugging_face("BeitModel", "BeitConfig", **VIT)
+    message = refusal(model, {"pixel_values": features(BATCH, 3, 12, 12)}, logits=None)
+    assert message.startswith("no learned positions were found in BeitModel")
+
+
+def test_loud_positions_are_not_found_again_behind_the_attention() -> None:
+    """Where tokens are looked up, the residual sums come from parameters too, and loud positions make them steady."""
+    torch.manual_seed(0)
+    model = HomeMade()
+    nn.init.normal_(model.places.weight, std=30.0)
+    start = eureka.clear_start(model, ids())
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
+    nn.init.normal_(model.places.weight.requires_grad_(False), std=30.0)
+    start = eureka.clear_start(model, ids())
+    assert start.notes == ("no learned positions: those of HomeMade are fixed (places.weight).",)
 
 
 def test_no_positions_at_all_is_said() -> None:
@@ -812,6 +851,9 @@ def test_fixed_positions_beside_learned_ones_are_noted() -> None:
     start = eureka.clear_start(model, inputs)
     assert [row.parameters for row in start.positions] == [("model.decoder.embed_positions.weight",)]
     assert start.notes == ("the positions model.encoder.embed_positions.weight are fixed; they are as they were.",)
+    model.get_parameter("model.decoder.embed_positions.weight").requires_grad_(False)
+    both = "model.decoder.embed_positions.weight and model.encoder.embed_positions.weight"
+    assert f"are fixed ({both})." in refusal(model, inputs, logits=None)
 
 
 class Doubled(HomeMade):

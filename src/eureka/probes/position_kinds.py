@@ -48,5 +48,10 @@ def _has(model: nn.Module, kind: str) -> bool:
         return True
     names = [name for name, _ in (*model.named_modules(), *model.named_parameters(), *model.named_buffers())]
     classes = {type(module) for module in model.modules()}
-    own = [key for module in model.modules() for key in (*vars(module), *vars(type(module)))]
+    own = [key for module in model.modules() for key in (*_set(module), *vars(type(module)))]
     return any(KINDS[kind].search(name) for name in (*names, *own, *(cls.__name__ for cls in classes)))
+
+
+def _set(module: nn.Module) -> list[str]:
+    """Attributes that are neither None nor False: BEiT has `relative_position_bias = None` if it has none."""
+    return [key for key, value in vars(module).items() if value is not None and value is not False]

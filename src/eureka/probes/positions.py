@@ -8,7 +8,8 @@ but differ between samples; biases and segments do not differ from token to toke
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ VARIES = 1e-4
 """That of content is more than this, and ten times that of positions."""
 
 aten = torch.ops.aten
+ATTENTION = re.compile("scaled_dot_product|softmax")
+"""Operations that mix tokens: what comes out of them counts as data, even if all of it was looked up in tables."""
 Sources = frozenset[str]
 """Names of the parameters and buffers that a tensor comes from; empty for a constant."""
 
@@ -92,7 +95,7 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The first site that was called, and the samples that it was called with."""
         self._sources: dict[int, Sources] = {}
         self._alive: list[Tensor] = []
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        for name, tensor in (*model.named_parameters(), *model.named_buffers(), *_plain_tensors(model)):
             self._register(tensor, frozenset({name}))
 
     def reached(self, site: Site, call: AttentionCall) -> None:
@@ -104,7 +107,7 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if func.overloadpacket in (aten.add, aten.add_):
             self._keep_addition(args[0], args[1], kwargs.get("alpha", 1))
-        sources = self._of_inputs(tree_leaves((args, kwargs)))
+        sources = None if ATTENTION.search(func.name()) else self._of_inputs(tree_leaves((args, kwargs)))
         result = func(*args, **kwargs)
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         written = [
@@ -198,7 +201,7 @@ def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters:
     own = [addition for addition in positions if addition.sources & parameters]
     fixed = [addition.sources for addition in positions if not addition.sources & parameters]
     zero = [a.sources & parameters for a, more in pairs if a.spans_tokens and not a.term.any() and _over_samples(more.rest).any()]
-    return Search(tuple(own), fixed[0] if fixed else None, tuple(filter(None, zero)))
+    return Search(tuple(own), frozenset[str]().union(*fixed) if fixed else None, tuple(filter(None, zero)))
 
 
 def _turned_round(inputs: Any) -> Any:
@@ -206,6 +209,12 @@ def _turned_round(inputs: Any) -> Any:
     if isinstance(inputs, Mapping):
         return {key: value if key == "position_ids" else _turned_round(value) for key, value in inputs.items()}
     return tree_map(lambda x: x.flip(tuple(range(x.dim()))) if isinstance(x, Tensor) else x, inputs)
+
+
+def _plain_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Tensors that are attributes of modules but neither parameters nor buffers: VideoMAE keeps its sinusoids so."""
+    for name, module in model.named_modules():
+        yield from ((f"{name}.{key}".lstrip("."), value) for key, value in vars(module).items() if isinstance(value, Tensor))
 
 
 def _over_samples(x: Tensor) -> Tensor:
