@@ -21,6 +21,7 @@ from eureka.report.results import heat_map
 from eureka.report.write import write_report
 from eureka.runs import find_runs
 from eureka.study.comparison import compare_arms
+from eureka.study.summary import summarise
 
 BUDGET = 1200
 RATES = (1e-4, 3e-4, 1e-3)
@@ -199,6 +200,22 @@ def test_every_cell_of_the_heat_map_is_counted_from_the_files(grid: Path, tmp_pa
     told = page.text.partition("Eureka-ratio by learning rate")[2].partition("In how many of its runs")[0]
     assert told.startswith(" fix1e-43e-41e-3 softmax ")
     assert re.findall(r"(\d) of 8", told) == list(map(str, counts))
+
+
+def test_the_table_over_all_rates_is_counted_from_the_files(grid: Path, tmp_path: Path, parse: Any) -> None:
+    page = parse(write_report([grid], tmp_path / "report.html").read_text(encoding="utf-8"))
+    told = page.text.partition("Over all learning rates")[2].partition("All runs of a fix")[0]
+    steps = {fix: [step for lr in RATES for step in outcomes(grid, fix, lr)] for fix in LEAPS}
+    for fix, found in steps.items():
+        assert f"{sum(step is not None for step in found)} of {len(found)}" in told
+        assert f"{mean_wait(found):,.0f}" in told, fix
+    best = mean_wait(outcomes(grid, "softmax", 1e-3))  # every half of the seeds chooses this rate
+    assert f"{best / mean_wait(steps['norm_softmax']):.2f}×" in told
+
+
+def test_one_learning_rate_makes_no_table_over_rates(study: Path) -> None:
+    summary = summarise(find_runs(study))
+    assert summary.over_rates == []
 
 
 def test_one_learning_rate_makes_no_heat_map(study: Path, groups_of: GroupsOf) -> None:

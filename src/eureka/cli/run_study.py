@@ -118,6 +118,7 @@ def write_summary(title: str, folder: Path, summary: Summary, failures: Sequence
         "levels": [asdict(level) for level in _levels(summary)],
         "rows": [cell.to_json() for cell in summary.cells],
         "comparisons": [comparison.to_json() for comparison in summary.comparisons],
+        "over_rates": [one.to_json() for one in summary.over_rates],
         "unfinished": summary.unfinished,
         "failures": [{"run": failure.folder.name, "reason": failure.reason} for failure in failures],
     }
@@ -131,11 +132,12 @@ def _levels(summary: Summary) -> Sequence[Level]:
 
 
 def _print(summary: Summary, report: str, heading: str | None) -> None:
-    from eureka.cli.table import print_cells
+    from eureka.cli.table import print_cells, print_over_rates
 
     if heading:
         sys.stdout.write(f"\n{heading}\n")
     print_cells(summary.cells)
+    print_over_rates(summary.over_rates)
     sys.stdout.write("".join(f"{_sentence(comparison)}\n" for comparison in summary.comparisons))
     sys.stdout.write(f"\nCurves of all runs: {report}\n")
 

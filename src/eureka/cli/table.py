@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from eureka.study.arms import Cell
+    from eureka.study.over_rates import OverRates
+    from eureka.study.survival import Estimate
 
 WIDE = 160
 """The width of a table that goes to a file or another program, which need no wrapped lines."""
@@ -57,3 +59,29 @@ def _row(cell: Cell) -> list[str]:
         fixed(cell.median_eureka_step, 0),
         fixed(cell.median_final_accuracy),
     ]
+
+
+def print_over_rates(arms: Sequence[OverRates]) -> None:
+    """Each arm over all learning rates; nothing where there was one rate."""
+    if not arms:
+        return
+    several = len({one.condition.key for one in arms}) > 1
+    columns = ["over all learning rates", *(["condition"] if several else []), "Eureka-ratio", "95 % interval", "mean wait"]
+    print_table([*columns, "sooner than the baseline at its best rate"], [_over_rates_row(one, several) for one in arms])
+
+
+def _over_rates_row(one: OverRates, several: bool) -> list[str]:
+    low, high = one.share_interval
+    return [
+        one.arm.label,
+        *([one.condition.label] if several else []),
+        f"{one.leaps} of {one.runs}",
+        f"{fixed(low, 2)} – {fixed(high, 2)}",
+        _estimate(one.mean_wait, 0),
+        NONE if one.sooner is None else _estimate(one.sooner, 2),
+    ]
+
+
+def _estimate(one: Estimate, digits: int) -> str:
+    interval = "" if one.low is None or one.high is None else f" [{fixed(one.low, digits)}, {fixed(one.high, digits)}]"
+    return f"{fixed(one.value, digits)}{interval}"

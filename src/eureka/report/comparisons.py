@@ -73,9 +73,9 @@ class WaitingFigure:
 
 
 def verdicts(groups: Groups, comparisons: Sequence[Comparison]) -> list[Verdicts]:
-    """The comparisons in words, in the order of conditions and fixes."""
+    """The comparisons in words, in the order of conditions, baselines and fixes."""
     found = []
-    for _, those in groupby(comparisons, key=lambda one: one.condition.key):
+    for _, those in groupby(comparisons, key=lambda one: (one.condition.key, one.baseline.key)):
         lines = list(those)
         first, told = lines[0], [_verdict(groups, one) for one in lines]
         lr = rate(first.baseline_best_lr) if any(map(_several_rates, lines)) else ""

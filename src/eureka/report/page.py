@@ -48,6 +48,7 @@ class Page:
     """the choices of a panel"""
     waiting: WaitingFigure | None
     heat_map: HeatMap | None
+    over_rates: Table | None
     downloads: list[Download]
     results: Table | None
     config: ConfigDetails

@@ -7,9 +7,11 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eureka.formats import NONE, count, percent, rate, setting
+from eureka.formats import NONE, count, fixed, percent, rate, setting
 from eureka.report.groups import Fix, Groups
 from eureka.study.arms import Cell, Condition
+from eureka.study.over_rates import OverRates
+from eureka.study.survival import Estimate
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,29 @@ def _ranges(seeds: Sequence[int]) -> str:
     """``0 – 5`` for seeds without gaps, otherwise each."""
     together = len(seeds) > 3 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
     return f"{seeds[0]} – {seeds[-1]}" if together else ", ".join(map(str, seeds))
+
+
+def over_rates_table(groups: Groups, arms: Sequence[OverRates]) -> Table | None:
+    """Each arm over all learning rates; None where there was one rate."""
+    if not arms:
+        return None
+    several = len(groups.grouping.conditions) > 1
+    headings = ["fix", *(["condition"] if several else []), "Eureka-ratio, 95 % interval", "mean wait", "against the baseline"]
+    return Table(headings, [_over_rates_row(groups, one, several) for one in arms])
+
+
+def _over_rates_row(groups: Groups, one: OverRates, several: bool) -> list[TableCell]:
+    return [
+        TableCell(fix=groups.fix(one.arm.key)),
+        *([TableCell(one.condition.label)] if several else []),
+        TableCell(f"{one.leaps} of {one.runs}", small=_percents(one.share_interval, 0)),
+        TableCell(fixed(one.mean_wait.value, 0), small=_ends(one.mean_wait, 0)),
+        TableCell(NONE) if one.sooner is None else TableCell(f"{fixed(one.sooner.value, 2)}×", small=_ends(one.sooner, 2)),
+    ]
+
+
+def _ends(one: Estimate, digits: int) -> str:
+    return "" if one.low is None or one.high is None else f"{fixed(one.low, digits)} – {fixed(one.high, digits)}"
 
 
 def heat_map(groups: Groups) -> HeatMap | None:

@@ -16,7 +16,7 @@ from eureka.report.groups import Groups
 from eureka.report.headline import headline, notes
 from eureka.report.page import Page, ScriptData, render
 from eureka.report.report_run import read_rest
-from eureka.report.results import Download, heat_map, results_csv, results_table
+from eureka.report.results import Download, heat_map, over_rates_table, results_csv, results_table
 from eureka.runs import find_runs
 from eureka.study.comparison import Comparison
 from eureka.study.summary import Summary, summarise
@@ -42,11 +42,11 @@ def write_report_of(summary: Summary, output: Path, *, title: str | None = None,
     """
     groups = Groups([read_rest(run) for run in summary.runs], summary.grouping)
     places = [run.folder.path for run in summary.runs] if folders is None else folders
-    write_whole(output, render(_page(groups, summary.comparisons, places, output, title)).encode())
+    write_whole(output, render(_page(groups, summary, places, output, title)).encode())
     return output
 
 
-def _page(groups: Groups, comparisons: Sequence[Comparison], folders: Sequence[Path], output: Path, title: str | None) -> Page:
+def _page(groups: Groups, summary: Summary, folders: Sequence[Path], output: Path, title: str | None) -> Page:
     tasks = list(dict.fromkeys(run.config.task for run in groups.runs))
     waiting = waiting_figure(groups)
     return Page(
@@ -54,13 +54,14 @@ def _page(groups: Groups, comparisons: Sequence[Comparison], folders: Sequence[P
         subtitle=_subtitle(groups, tasks),
         fixes=groups.fixes,
         headline=headline(groups),
-        verdicts=verdicts(groups, comparisons),
+        verdicts=verdicts(groups, summary.comparisons),
         notes=notes(groups),
         panel_word=groups.panel_word,
         panels=[name.removeprefix("lr ") for name in groups.panels],
         waiting=waiting,
         heat_map=heat_map(groups),
-        downloads=_downloads(groups, comparisons),
+        over_rates=over_rates_table(groups, summary.over_rates),
+        downloads=_downloads(groups, summary.comparisons),
         results=results_table(groups),
         config=config_details(groups.runs),
         runs=runs_table(groups),

@@ -53,7 +53,8 @@ class Comparison:
 def compare_arms(grouping: Grouping, baseline: str = BASELINE) -> list[Comparison]:
     """Every arm against the baseline of its condition; empty where there is no baseline or nothing to compare.
 
-    The p-values are corrected for the number of all comparisons.
+    A fix that shares its controls with another arm of the baseline, as when both start clear, is compared with that arm too. The
+    p-values are corrected for the number of all comparisons.
     """
     found = [one for condition in grouping.conditions for one in _compare_within(condition, baseline)]
     p_values = holm([one.p_value for one in found])
@@ -63,11 +64,16 @@ def compare_arms(grouping: Grouping, baseline: str = BASELINE) -> list[Compariso
 
 def _compare_within(condition: Condition, baseline: str) -> list[Comparison]:
     arms = [arm for arm in condition.arms if arm.ended]
-    base = _baseline(arms, baseline)
-    return [] if base is None else [_compare(condition, base, arm) for arm in arms if arm is not base]
+    base = baseline_of(arms, baseline)
+    if base is None:
+        return []
+    others = [arm for arm in arms if arm.key.fix == baseline and arm is not base]
+    pairs = [(base, arm) for arm in arms if arm is not base]
+    pairs += [(other, arm) for other in others for arm in arms if arm is not other and arm.key.controls == other.key.controls]
+    return [_compare(condition, *pair) for pair in pairs]
 
 
-def _baseline(arms: Sequence[Arm], fix: str) -> Arm | None:
+def baseline_of(arms: Sequence[Arm], fix: str) -> Arm | None:
     """The arm of this fix with the controls that most arms share; of equally many, the one with fewer controls."""
     shared = Counter(arm.key.controls for arm in arms)
     mine = (arm for arm in arms if arm.key.fix == fix)

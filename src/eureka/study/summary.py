@@ -17,6 +17,7 @@ from eureka.files import write_whole
 from eureka.runs import Outcome, Run, RunFolder, read_run
 from eureka.study.arms import FIX, LR, SEED, Cell, Grouping, group_runs, varied_keys
 from eureka.study.comparison import Comparison, compare_arms
+from eureka.study.over_rates import OverRates, over_rates
 
 OUTCOMES = ("status", "steps", "samples", "seconds", "onset_step", "eureka_step", "final_loss", "final_accuracy")
 
@@ -27,6 +28,7 @@ class Summary:
 
     grouping: Grouping
     comparisons: list[Comparison]
+    over_rates: list[OverRates]
 
     @property
     def runs(self) -> Sequence[Run]:
@@ -45,7 +47,7 @@ class Summary:
 def summarise(folders: Iterable[RunFolder]) -> Summary:
     """Read every run once, group the runs, and compare the arms."""
     grouping = group_runs([run for run in map(read_run, folders) if run is not None])
-    return Summary(grouping, compare_arms(grouping))
+    return Summary(grouping, compare_arms(grouping), over_rates(grouping))
 
 
 def write_runs(runs: Sequence[Run], path: Path) -> None:
