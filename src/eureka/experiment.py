@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from eureka.config import RunConfig
 from eureka.errors import RequestError
-from eureka.models.start import STARTS
-from eureka.runs import Metrics, Origin, Outcome, RunFolder, Status, StoredConfig, TaskRecord
+from eureka.formats import listing
+from eureka.models.start import STARTS, Start
+from eureka.runs import Metrics, Origin, Outcome, Rescaled, RunFolder, StartRecord, Status, StoredConfig, TaskRecord
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,6 +43,13 @@ class RunResult:
 
 def build(config: RunConfig) -> tuple[Task, nn.Module]:
     """The task and the model of a config, the model freshly initialised from the seed."""
+    task, model = _assemble(config)
+    _start(config, task, model)
+    return task, model
+
+
+def _assemble(config: RunConfig) -> tuple[Task, nn.Module]:
+    """The weights are as they are drawn."""
     import torch
 
     task = config.task.build()
@@ -58,21 +66,23 @@ def build(config: RunConfig) -> tuple[Task, nn.Module]:
         from eureka.patching.patch import patch
 
         patch(model, lambda site: make(heads=site.heads, head_dim=site.head_dim), follow=False)  # the loop tells the step
-    _start(config, task, model)
     return task, model
 
 
-def _start(config: RunConfig, task: Task, model: nn.Module) -> None:
-    """Rescale the model as ``model.start`` asks, on samples that training does not draw."""
-    kind = STARTS[getattr(config.model.settings, "start", "paper")]
+def _start(config: RunConfig, task: Task, model: nn.Module) -> StartRecord | None:
+    """Rescale the model as ``model.start`` asks, on samples that training does not draw; None with the paper's start."""
+    name: Start = getattr(config.model.settings, "start", "paper")
+    kind = STARTS[name]
     if kind.positions is None and kind.logits is None:
-        return
+        return None
     from torch import Generator
 
     from eureka.starts.clear_start import clear_start
 
     inputs = task.sample(START_SAMPLES, Generator().manual_seed(START_SEED)).inputs
-    clear_start(model, inputs, positions=kind.positions, logits=kind.logits)
+    made = clear_start(model, inputs, positions=kind.positions, logits=kind.logits)
+    positions = [Rescaled(listing(row.parameters), [row.before], [row.after]) for row in made.positions]
+    return StartRecord(name, positions, [Rescaled(row.site, [*row.before], [*row.after]) for row in made.logits])
 
 
 def check_contracts(configs: Iterable[RunConfig]) -> None:
@@ -167,7 +177,8 @@ def _train(
 
     torch.set_num_threads(config.training.threads)
     torch.use_deterministic_algorithms(config.training.deterministic, warn_only=True)
-    task, model = build(config)
+    task, model = _assemble(config)
+    start = _start(config, task, model)
     loop = Loop(model, task, config.training, folder, on_log if replicas.first else None, replicas)
     if replicas.first:
         folder.write_config(StoredConfig(config.to_json()))
@@ -175,6 +186,8 @@ def _train(
             folder.write_origin(origin)
         folder.write_environment(environment())
         folder.write_task(TaskRecord(loop.levels, token_names(task, model)))
+        if start is not None:
+            folder.write_start(start)
     outcome = _outcome(loop, loop.run())
     if replicas.first:
         folder.write_result(outcome)

@@ -66,6 +66,16 @@ def measurement(value: float) -> str:
     return f"{value:.3f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.1e}"
 
 
+def span(values: Sequence[float]) -> str:
+    """Measured values from the least to the greatest.
+
+    >>> span([0.5, 1.0, 0.25]), span([1.0, 1.0])
+    ('0.250 to 1.000', '1.000')
+    """
+    low, high = measurement(min(values)), measurement(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
 def step(value: float) -> str:
     """A training step; steps can be fractions, such as epochs.
 

@@ -3,6 +3,7 @@
     config.json        everything that decides the result
     recipe.json        the recipe that the run was made from, and the keys that were changed; absent where no recipe was used
     environment.json   versions and machine, which decide the last bits
+    start.json         what the model's start rescaled before the first step; absent with the paper's start
     task.json          the levels of the task's plateaus and its floor, computed from theory, and the names of its tokens
     metrics.jsonl      one `Metrics` a line, one line each time the run logs
     attention.jsonl    one `ProbeRecord` a line: what attention did in some of the training steps
@@ -189,6 +190,27 @@ class TaskRecord:
 
 
 @dataclass(frozen=True)
+class Rescaled:
+    """A quantity before and after the start rescaled it: one number, or one for each head."""
+
+    name: str
+    """the parameters, or the attention layer"""
+    before: list[float]
+    after: list[float]
+
+
+@dataclass(frozen=True)
+class StartRecord:
+    """What ``model.start`` changed before the first step."""
+
+    start: str
+    positions: list[Rescaled]
+    """root mean squares of learned positions, by that of the content that they are added to"""
+    logits: list[Rescaled]
+    """row spreads of the logits"""
+
+
+@dataclass(frozen=True)
 class Origin:
     """The recipe that a run was made from, and the keys that were changed."""
 
@@ -287,6 +309,9 @@ class RunFolder:
     def environment(self) -> dict[str, str]:
         return self._read("environment.json", dict[str, str]) or {}
 
+    def start(self) -> StartRecord | None:
+        return self._read("start.json", StartRecord)
+
     def task(self) -> TaskRecord:
         return self._read("task.json", TaskRecord) or TaskRecord()
 
@@ -326,6 +351,9 @@ class RunFolder:
 
     def write_environment(self, versions: Mapping[str, str]) -> None:
         self._write("environment.json", versions)
+
+    def write_start(self, start: StartRecord) -> None:
+        self._write("start.json", asdict(start))
 
     def write_task(self, task: TaskRecord) -> None:
         self._write("task.json", asdict(task))

@@ -10,6 +10,7 @@ import pytest
 
 from eureka.report.groups import Fix, Groups
 from eureka.report.headline import headline, notes
+from eureka.runs import Rescaled, StartRecord
 
 GroupsOf = Callable[[Path], Groups]
 Said = Callable[[Path], str]
@@ -56,3 +57,15 @@ def test_of_many_unfinished_runs_three_are_named(tmp_path: Path, plant: Any, gro
         plant(tmp_path, {"training.seed": seed}, ended=False, reached=100, name=f"run{seed}")
     told = "5 runs (run0 at step 100, run1 at step 100, run2 at step 100 and 2 more)."
     assert notes(groups_of(tmp_path)) == [f"Unfinished and not counted, drawn dashed: {told}"]
+
+
+def test_what_a_start_rescaled_is_told_over_all_runs_that_have_it(tmp_path: Path, plant: Any, groups_of: GroupsOf) -> None:
+    plant(tmp_path, {"model.start": "paper"})
+    for seed, before in enumerate([0.125, 0.25]):
+        run = plant(tmp_path, {"model.start": "clear", "training.seed": seed}, leap=300)
+        spreads = [Rescaled(f"blocks.{i}", [0.0625, before], [1.0, 1.0]) for i in range(2)]
+        run.write_start(StartRecord("clear", [Rescaled("positions", [before], [1.0])], spreads))
+    assert notes(groups_of(tmp_path)) == [
+        "Before the first step, start=clear rescaled learned positions, which were 0.125 to 0.250 (1.000 afterwards) times the content"
+        " that they are added to, and W_Q and W_K, whose logits had a row spread of 0.062 to 0.250 (1.000 afterwards)."
+    ]

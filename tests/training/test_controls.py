@@ -138,3 +138,13 @@ def test_hugging_faces_models_start_clear_too() -> None:
     ratios, spreads = measured(config)
     assert ratios == pytest.approx([1.0], rel=0.1)
     assert spreads == pytest.approx([1.0, 1.0], rel=0.1)
+
+
+def test_a_run_keeps_what_its_start_rescaled(tiny: RunConfig, tmp_path: Path) -> None:
+    assert run(tiny, tmp_path / "paper").folder.start() is None
+    record = run(tiny.but({"model.start": "clear"}), tmp_path / "clear").folder.start()
+    assert record is not None
+    assert record.start == "clear"
+    assert [(one.name, one.after) for one in record.positions] == [("positions", [pytest.approx(1.0, rel=0.01)])]
+    assert [one.after for one in record.logits] == [[pytest.approx(1.0, rel=0.01)] * 2]
+    assert max(record.positions[0].before) < 0.5

@@ -1,11 +1,12 @@
-"""What the study found, in one sentence computed from its cells."""
+"""What the study found, in one sentence computed from its cells, and what has to be said beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from eureka.formats import count, listing, plural
+from eureka.formats import count, listing, plural, span
 from eureka.report.groups import Fix, Groups
+from eureka.runs import Rescaled
 from eureka.study.arms import Cell
 
 Sentence = list[str | Fix]
@@ -76,8 +77,8 @@ def _budget(groups: Groups) -> str:
 
 
 def notes(groups: Groups) -> list[str]:
-    """What the sentence does not count, and why."""
-    told = []
+    """What a start changed; what the sentence does not count, and why."""
+    told = [*_starts(groups)]
     states = [run.state for run in groups.runs]
     if unfinished := [run for run in groups.runs if run.state == "unfinished"]:
         what = "Unfinished and not counted, drawn dashed: "
@@ -89,3 +90,24 @@ def notes(groups: Groups) -> list[str]:
     if diverged := states.count("diverged"):
         told.append(f"Diverged, and counted as not having left the plateau: {plural(diverged, 'run')}.")
     return told
+
+
+def _starts(groups: Groups) -> Iterator[str]:
+    """What each start rescaled, over all runs that have it."""
+    records = [run.start for run in groups.runs if run.start is not None]
+    for name in sorted({record.start for record in records}):
+        mine = [record for record in records if record.start == name]
+        positions = _change([one for record in mine for one in record.positions])
+        logits = _change([one for record in mine for one in record.logits])
+        parts = [
+            f"learned positions, which were {positions} times the content that they are added to" if positions else "",
+            f"W_Q and W_K, whose logits had a row spread of {logits}" if logits else "",
+        ]
+        if any(parts):
+            yield f"Before the first step, start={name} rescaled {', and '.join(filter(None, parts))}."
+
+
+def _change(those: Sequence[Rescaled]) -> str:
+    """Empty where nothing was rescaled."""
+    before, after = [v for one in those for v in one.before], [v for one in those for v in one.after]
+    return f"{span(before)} ({span(after)} afterwards)" if before and after else ""

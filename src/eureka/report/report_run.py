@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eureka.runs import Metrics, Origin, Outcome, ProbeRecord, Probes, Run, RunFolder, StoredConfig, TaskRecord
+from eureka.runs import Metrics, Origin, Outcome, ProbeRecord, Probes, Run, RunFolder, StartRecord, StoredConfig, TaskRecord
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class ReportRun:
 
     run: Run
     origin: Origin | None
+    start: StartRecord | None
     metrics: Sequence[Metrics]
     task: TaskRecord
     environment: dict[str, str]
@@ -60,6 +61,7 @@ def read_rest(run: Run) -> ReportRun:
     return ReportRun(
         run=run,
         origin=folder.origin(),
+        start=folder.start(),
         metrics=folder.metrics(),
         task=folder.task(),
         environment=folder.environment(),

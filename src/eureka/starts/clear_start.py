@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from eureka.errors import RequestError
-from eureka.formats import listing, measurement
+from eureka.formats import listing, measurement, span
 from eureka.patching.attach import Site, find_sites
 from eureka.probes.capture import left_alone
 from eureka.probes.position_kinds import fixed_names, why_none
@@ -67,7 +67,7 @@ class ClearStart:
             (listing(row.parameters), "drawn" if row.drawn else "", measurement(row.before), measurement(row.after))
             for row in self.positions
         ]
-        spreads = [(row.site, str(row.heads), _span(row.before), _span(row.after)) for row in self.logits]
+        spreads = [(row.site, str(row.heads), span(row.before), span(row.after)) for row in self.logits]
         table = [
             *([("positions / content", "", "before", "after"), *ratios] if ratios else []),
             *([("row spread of the logits", "heads", "before", "after"), *spreads] if spreads else []),
@@ -196,11 +196,6 @@ def _logits_notes(measured: Logits, sites: list[Site]) -> list[str]:
 
 def _logits_row(index: int, name: str, heads: int, before: list[float], after: list[float]) -> LogitsRow:
     return LogitsRow(index, name, heads, tuple(before[:heads]), tuple(after[:heads]))
-
-
-def _span(values: tuple[float, ...]) -> str:
-    low, high = measurement(min(values)), measurement(max(values))
-    return low if low == high else f"{low} to {high}"
 
 
 @contextmanager
