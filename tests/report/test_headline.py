@@ -66,6 +66,6 @@ def test_what_a_start_rescaled_is_told_over_all_runs_that_have_it(tmp_path: Path
         spreads = [Rescaled(f"blocks.{i}", [0.0625, before], [1.0, 1.0]) for i in range(2)]
         run.write_start(StartRecord("clear", [Rescaled("positions", [before], [1.0])], spreads))
     assert notes(groups_of(tmp_path)) == [
-        "Before the first step, start=clear rescaled learned positions, which were 0.125 to 0.250 (1.000 afterwards) times the content"
-        " that they are added to, and W_Q and W_K, whose logits had a row spread of 0.062 to 0.250 (1.000 afterwards)."
+        "Before the first step, start=clear rescaled learned positions, which were 0.125 to 0.250 (1.000 afterwards) times the"
+        " content that they are added to, and W_Q and W_K, whose logits had a row spread of 0.062 to 0.250 (1.000 afterwards)."
     ]
