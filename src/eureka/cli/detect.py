@@ -44,7 +44,7 @@ def detect(
     """Say where the loss sat on a plateau, where it left it abruptly, and how sure that is."""
     from eureka.curves.finding import examine
     from eureka.curves.plot import check_plot, write_plot
-    from eureka.curves.readers.curve import read_curve
+    from eureka.curves.readers.curve import read_log
 
     if plot is not None:
         check_plot(plot)
@@ -52,10 +52,10 @@ def detect(
     for file in files:
         try:
             with _bar(file) as progress:
-                curve = read_curve(
+                curves = read_log(
                     file, column=column, step_column=step_column, lr_column=lr_column, lr_file=lr_file, progress=progress
                 )
-                findings.append(examine(curve, min_confidence=min_confidence))
+                findings += [examine(curve, min_confidence=min_confidence) for curve in curves]
         except RequestError as error:
             message = str(error)
             sys.stderr.write(f"eureka: {message if message.startswith(str(file)) else f'{file}: {message}'}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,10 +14,12 @@ from eureka.curves.readers.file_types import Progress, open_log
 from eureka.curves.readers.series import ROWS
 from eureka.errors import RequestError
 
+Role = Literal["train", "validation", "other"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A loss curve and where it came from."""
+    """A loss curve, or that of a metric of which more is better, and where it came from."""
 
     file: str
     metric: str
@@ -29,6 +32,20 @@ class Curve:
     """Points in the file; a very long series is kept thinned out."""
     metrics: tuple[str, ...]
     """All numeric columns of the file."""
+    run: str | None = None
+    """The name of the run inside the file or folder, if it holds several."""
+    role: Role = "other"
+    rising: bool = False
+    """Whether more is better, as of an accuracy."""
+    epochs: Array | None = None
+    """The epoch of each point, where the file says it."""
+    notes: tuple[str, ...] = ()
+    """Which columns were taken and why, and what was done to the rows."""
+
+
+def read_log(path: str | Path, **options: Any) -> list[Curve]:
+    """Every curve of every run in a file or folder: runs in order, in each run train before validation."""
+    return [read_curve(path, **options)]
 
 
 def read_curve(
