@@ -23,7 +23,7 @@ from eureka.curves.confidence import FEATURES, OFFSET, WEIGHTS, probability
 from eureka.curves.detector import find_drops, separate
 from eureka.curves.drops import Drop
 from eureka.curves.grid import Array, Grid, clean, grids
-from eureka.curves.kinds import kind_of
+from eureka.curves.kinds import is_recovery
 from eureka.curves.sketch import Difficulty, Planted, Truth, held_out
 from eureka.curves.synthetic import suite
 
@@ -56,9 +56,8 @@ def is_planted(grid: Grid, drop: Drop, truth: Truth) -> bool:
 def labelled(curve: Planted) -> Case:
     """The candidates of a planted curve with their labels."""
     x, y = clean(curve.values, curve.steps)
-    rates = None if curve.lr is None else clean(curve.lr, curve.steps)
     truths = curve.truths + curve.maybe
-    found = [(grid, drop) for grid in grids(x, y) for drop in find_drops(grid) if kind_of(grid, drop, rates) != "recovery"]
+    found = [(grid, drop) for grid in grids(x, y) for drop in find_drops(grid) if not is_recovery(grid, drop)]
     return Case(found, [any(is_planted(grid, drop, truth) for truth in truths) for grid, drop in found])
 
 

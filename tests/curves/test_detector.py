@@ -160,3 +160,39 @@ def test_published_curves_are_judged_as_people_judge_them() -> None:
             assert not found, label["file"]
         else:
             assert all(moment.confidence < 0.7 for moment in found), label["file"]
+
+
+def test_a_rise_of_a_rising_metric_is_a_moment_told_in_its_own_values() -> None:
+    [moment] = detect(1.0 - drop(size=0.5) / 2.0, rising=True)
+    [fallen] = detect(drop(size=0.5) / 2.0 - 1.0)
+    assert moment.kind == "eureka"
+    assert (moment.before, moment.after, moment.plateau.level) == (-fallen.before, -fallen.after, -fallen.plateau.level)
+    assert moment.before < moment.after
+    assert moment.drop == pytest.approx(0.25, abs=0.03)
+    assert detect(drop(size=0.5), rising=True) == []
+
+
+def epoch_stairs(epochs: int = 3, noise: float = 0.03, steps: int = 3000) -> tuple[Array, Array]:
+    """A loss that sinks little within an epoch and falls as the next one begins; and the epoch at each step."""
+    t = np.arange(float(steps))
+    epoch = t / steps * epochs
+    rng = np.random.default_rng(0)
+    return 2.0 - 0.6 * np.floor(epoch) - 0.05 * epoch + noise * rng.standard_normal(steps), epoch
+
+
+def test_falls_of_a_training_loss_as_epochs_begin_are_epoch_boundaries() -> None:
+    values, epochs = epoch_stairs()
+    assert [moment.kind for moment in detect(values, epochs=epochs)] == ["epoch_boundary"] * 2
+    assert [moment.kind for moment in detect(drop(at=1500.0), epochs=epochs)] == ["eureka"]  # in the middle of an epoch
+
+
+def test_a_log_of_one_point_an_epoch_does_not_tell_where_in_an_epoch_a_drop_is() -> None:
+    values = drop()[::50]
+    [moment] = detect(values, epochs=np.arange(len(values)))
+    assert moment.kind == "eureka"
+
+
+def test_a_drop_far_below_the_floor_is_a_leak() -> None:
+    assert [moment.kind for moment in detect(drop(), floor=1.0)] == ["leak"]
+    assert [moment.kind for moment in detect(drop(), floor=0.45)] == ["eureka"]
+    assert [moment.kind for moment in detect(-drop(), rising=True, floor=-1.0)] == ["leak"]

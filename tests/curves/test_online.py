@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def full_detections(values: list[float], monkeypatch: pytest.MonkeyPatch) -> lis
     """The number of means that the full detector got, each time it ran while the values were fed."""
     sizes: list[int] = []
 
-    def counted(given: Array, steps: Array, **options: float) -> list[EurekaMoment]:
+    def counted(given: Array, steps: Array, **options: Any) -> list[EurekaMoment]:
         sizes.append(len(given))
         return detect(given, steps, **options)
 

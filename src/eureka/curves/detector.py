@@ -6,6 +6,8 @@ the noise *and* against what the stretch's own trend would have brought, over a 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -13,7 +15,7 @@ from eureka.curves.candidates import falls_at, find_candidates, scales
 from eureka.curves.confidence import FEATURES, probability
 from eureka.curves.drops import Drop, measure_drop
 from eureka.curves.grid import Array, Grid, clean, extent, grids, white_noise
-from eureka.curves.kinds import is_recovery, kind_of
+from eureka.curves.kinds import Known, is_recovery, kind_of
 from eureka.curves.moment import EurekaMoment, Plateau
 from eureka.curves.steepest import steepest_index
 from eureka.curves.thresholds import THRESHOLDS
@@ -26,12 +28,19 @@ def detect(
     steps: ArrayLike | None = None,
     *,
     lr: ArrayLike | None = None,
+    epochs: ArrayLike | None = None,
+    rising: bool = False,
+    floor: float | None = None,
     min_confidence: float = THRESHOLDS.sure,
 ) -> list[EurekaMoment]:
     """All Eureka-moments of a curve, in order; NaNs, gaps, duplicated and unsorted steps do no harm.
 
-    `lr` gives the learning rate at each value: drops that it explains have kind ``lr_step``. Drops that only undo a rise have
-    kind ``recovery``.
+    lr       the learning rate at each value: drops that it explains have kind ``lr_step``
+    epochs   the epoch at each value: drops as an epoch begins have kind ``epoch_boundary``
+    rising   more is better: the moments are rises
+    floor    the lowest loss (of a rising metric: the highest value) that the task allows: what goes beyond it is a ``leak``
+
+    Drops that only undo a rise have kind ``recovery``.
 
     >>> t = np.arange(1000)
     >>> [moment] = detect(2.0 - 1.8 / (1.0 + np.exp(-(t - 600) / 8.0)))
@@ -40,14 +49,31 @@ def detect(
     >>> detect(1.0 + (1.0 + t) ** -0.5)
     []
     """
+    if rising:
+        floor = None if floor is None else -floor
+        fallen = detect(_negated(values), steps, lr=lr, epochs=epochs, floor=floor, min_confidence=min_confidence)
+        return [upside_down(moment) for moment in fallen]
     x, y = clean(values, steps)
     if len(x) < THRESHOLDS.min_points:
         return []
-    rates = None if lr is None else clean(lr, np.arange(len(np.ravel(values))) if steps is None else steps)
+    places = np.arange(len(np.ravel(values))) if steps is None else steps
+    known = Known(
+        rates=None if lr is None else clean(lr, places), epochs=None if epochs is None else clean(epochs, places), floor=floor
+    )
     found = [(grid, drop, probability(drop.features)) for grid in grids(x, y) for drop in find_drops(grid)]
     sure = separate([one for one in found if one[2] >= min_confidence])
-    moments = [_moment(grid, drop, confidence, rates) for grid, drop, confidence in sure if _is_clear(grid, drop)]
+    moments = [_moment(grid, drop, confidence, known) for grid, drop, confidence in sure if _is_clear(grid, drop)]
     return sorted(moments, key=lambda moment: moment.steepest)
+
+
+def _negated(values: ArrayLike) -> Array:
+    return -np.asarray(values, dtype=np.float64)
+
+
+def upside_down(moment: EurekaMoment) -> EurekaMoment:
+    """The moment of a curve whose values were negated, in the values before that."""
+    plateau = replace(moment.plateau, level=-moment.plateau.level)
+    return replace(moment, before=-moment.before, after=-moment.after, plateau=plateau)
 
 
 def _is_clear(grid: Grid, drop: Drop) -> bool:
@@ -82,7 +108,7 @@ def separate(found: list[tuple[Grid, Drop, float]]) -> list[tuple[Grid, Drop, fl
     return kept
 
 
-def _moment(grid: Grid, drop: Drop, confidence: float, rates: tuple[Array, Array] | None) -> EurekaMoment:
+def _moment(grid: Grid, drop: Drop, confidence: float, known: Known) -> EurekaMoment:
     fastest = min(steepest_index(grid.values, drop.tenth, drop.ninetieth), drop.end)
     onset = grid.step(min(drop.onset, fastest))  # a sudden drop is steepest before a twentieth of it is done
     return EurekaMoment(
@@ -92,6 +118,6 @@ def _moment(grid: Grid, drop: Drop, confidence: float, rates: tuple[Array, Array
         before=drop.before,
         after=drop.after,
         plateau=Plateau(start=grid.step(min(drop.past, fastest)), end=onset, level=drop.usual),
-        kind=kind_of(grid, drop, rates),
+        kind=kind_of(grid, drop, known),
         confidence=confidence,
     )

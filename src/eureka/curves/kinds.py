@@ -1,6 +1,8 @@
-"""Why a drop happened: by itself, by a step of the learning rate, or by undoing a rise."""
+"""Why a drop happened: by itself, or for a reason that is known or can be seen."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,12 +12,28 @@ from eureka.curves.moment import Kind
 from eureka.curves.thresholds import THRESHOLDS
 
 
-def kind_of(grid: Grid, drop: Drop, rates: tuple[Array, Array] | None) -> Kind:
-    """The kind of a drop found on `grid`; `rates` are the steps and values of the learning rate."""
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of a curve besides its values."""
+
+    rates: tuple[Array, Array] | None = None
+    """Steps and values of the learning rate."""
+    epochs: tuple[Array, Array] | None = None
+    """Steps, and the epoch at each."""
+    floor: float | None = None
+    """The lowest loss that the task allows."""
+
+
+def kind_of(grid: Grid, drop: Drop, known: Known) -> Kind:
+    """The kind of a drop found on `grid`."""
     if is_recovery(grid, drop):
         return "recovery"
-    if rates is not None and follows_rate_cut(grid, drop, *rates):
+    if known.rates is not None and follows_rate_cut(grid, drop, *known.rates):
         return "lr_step"
+    if known.floor is not None and known.floor - drop.after > THRESHOLDS.leak * drop.size:
+        return "leak"
+    if known.epochs is not None and begins_epoch(grid, drop, *known.epochs):
+        return "epoch_boundary"
     return "eureka"
 
 
@@ -48,3 +66,15 @@ def _cut(steps: Array, rate: Array, start: float, stop: float) -> float:
     """By which share the learning rate fell from `start` to `stop`."""
     first, final = np.interp([start, stop], steps, rate)
     return float((first - final) / first) if first > 0 else 0.0
+
+
+def begins_epoch(grid: Grid, drop: Drop, steps: Array, epochs: Array) -> bool:
+    """Whether a drop that is short against an epoch comes where one begins, in a log that shows several points of an epoch."""
+    if len(steps) < 2 or (epochs[-1] - epochs[0]) * THRESHOLDS.epoch_points > len(steps):
+        return False
+    tenth, ninetieth, point = (
+        float(np.interp(at, steps, epochs)) for at in (grid.step(drop.tenth), grid.step(drop.ninetieth), steps[0] + grid.width)
+    )
+    middle, near = 0.5 * (tenth + ninetieth), 1.5 * (point - epochs[0])
+    short = ninetieth - tenth <= THRESHOLDS.epoch_short + near
+    return short and round(middle) >= 1 and abs(middle - round(middle)) <= THRESHOLDS.epoch_near + near

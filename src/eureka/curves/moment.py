@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["eureka", "lr_step", "recovery"]
+Kind = Literal["eureka", "lr_step", "recovery", "epoch_boundary", "leak"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +40,12 @@ class EurekaMoment:
     """The loss at the end."""
     plateau: Plateau
     kind: Kind = "eureka"
-    """``lr_step`` when a given learning rate explains the drop, ``recovery`` when it only undoes a rise."""
+    """``lr_step`` when a given learning rate explains the drop, ``recovery`` when it only undoes a rise, ``epoch_boundary`` when
+    it comes as a new epoch begins, ``leak`` when it goes far below a given floor."""
     confidence: float
     """How likely such a drop is a planted one, on planted curves (``python -m benchmarks.detector_calibration``)."""
 
     @property
     def drop(self) -> float:
-        return self.before - self.after
+        """How far the loss fell, or a metric rose."""
+        return abs(self.before - self.after)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CURVE, PLATEAU = "#1f4e79", "#dfe7ef"
-DROPS = {"eureka": "#c0392b", "lr_step": "#b7791f", "recovery": "#7f8c8d"}
+DROPS = {"eureka": "#c0392b", "lr_step": "#b7791f", "recovery": "#7f8c8d", "epoch_boundary": "#6b46c1", "leak": "#2c7a7b"}
 DRAWN = 4000
 """Points that are drawn of a long curve, in HTML and PNG."""
 WIDTH, HEIGHT, DPI = 960, 360, 100
 """Pixels of one panel of the PNG."""
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bit of each dot of a Braille character: four rows of two."""
-MARKS = {"eureka": "▼", "lr_step": "▽", "recovery": "↩"}
+MARKS = {"eureka": "▼", "lr_step": "▽", "recovery": "↩", "epoch_boundary": "┊", "leak": "!"}
 
 
 def check_plot(path: Path) -> None:

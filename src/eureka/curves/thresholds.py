@@ -63,6 +63,14 @@ class Thresholds:
     """A cut of the learning rate by this share can explain a drop. Definition of ``lr_step``."""
     rate_sudden: float = 2.0
     """The cut is this many times the cut over the same time before: a smooth schedule explains no drop. Definition."""
+    leak: float = 0.1
+    """A drop is a leak if more than this share of it lies below the floor that is given. Definition."""
+    epoch_points: int = 4
+    """A log of fewer points an epoch does not show where in an epoch a drop is. Definition."""
+    epoch_short: float = 0.25
+    """A drop that takes more of an epoch than this, besides the distance of points, is no epoch boundary. Definition."""
+    epoch_near: float = 0.05
+    """The middle of an epoch boundary is this near to a whole epoch, besides the distance of points. Trial."""
 
     # The steepest step
     fit_rounds: int = 6
