@@ -139,6 +139,7 @@ def test_the_public_names_are_frozen_and_exist() -> None:
         "linear_probes",
         "make_operator",
         "patch",
+        "position_share",
         "read_curve",
         "recipe",
         "run",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eureka.patching.patch import patch
     from eureka.probes.attention import AttentionProbe
     from eureka.probes.linear import linear_probes
+    from eureka.probes.position_share import position_share
     from eureka.probes.regions import attention_to
     from eureka.recipes import recipe
     from eureka.report.write import write_report
@@ -47,6 +48,7 @@ __all__ = [
     "linear_probes",
     "make_operator",
     "patch",
+    "position_share",
     "read_curve",
     "recipe",
     "run",
@@ -63,6 +65,7 @@ _MODULES = {
     "find_plateaus": "eureka.curves.plateaus",
     "linear_probes": "eureka.probes.linear",
     "patch": "eureka.patching.patch",
+    "position_share": "eureka.probes.position_share",
     "read_curve": "eureka.curves.readers.curve",
     "recipe": "eureka.recipes",
     "write_report": "eureka.report.write",

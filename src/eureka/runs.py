@@ -32,6 +32,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from eureka.errors import DamagedRunError, WorkError
 from eureka.files import locked, make_folder, write_whole
+from eureka.formats import number, percent
 
 DIGITS = 9 * "[0-9]"
 """The pattern of a step in a file name."""
@@ -110,20 +111,68 @@ class SiteRecord:
         return sum(known) / len(known) if known else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class PositionShare:
+    """How much of what the first attention works with is position, and not content (`eureka.probes.position_share`)."""
+
+    site: str
+    """the attention that is called first"""
+    parameters: list[str] = field(default_factory=list)
+    """what the positions are made of; empty if they are computed anew in each pass, or if there are none"""
+    position: Number = math.nan
+    """root mean square of the positions that are added to the content before it; NaN where none are"""
+    content: Number = math.nan
+    """that of the content"""
+    logits: list[Number] = field(default_factory=list)
+    """of the variance of a row of logits the share that comes from the positions of the keys, head by head"""
+    note: str | None = None
+    """why something was not measured"""
+
+    @property
+    def ratio(self) -> float:
+        """rms(positions) / rms(content), which `eureka.clear_start` sets to 1."""
+        return self.position / self.content if self.content > 0 else math.nan
+
+    @property
+    def of_input(self) -> float:
+        """rms(positions)² / (rms(positions)² + rms(content)²)."""
+        return self.ratio**2 / (1 + self.ratio**2)
+
+    @property
+    def of_logits(self) -> float:
+        """The mean over heads."""
+        known = [value for value in self.logits if math.isfinite(value)]
+        return sum(known) / len(known) if known else math.nan
+
+    def __str__(self) -> str:
+        parts = []
+        if math.isfinite(self.ratio):
+            rms = f"{number(self.position)} beside {number(self.content)}"
+            parts.append(f"{percent(self.of_input)} of the input (root mean square {rms}, ratio {number(self.ratio)})")
+        if math.isfinite(self.of_logits):
+            heads = f" ({', '.join(percent(value) for value in self.logits)} by head)" if len(self.logits) > 1 else ""
+            parts.append(f"{percent(self.of_logits)} of the variance in a row of logits{heads}")
+        return f"{self.site}: positions are {' and '.join(parts) or 'not measured'}{f'; {self.note}' if self.note else ''}"
+
+
 @dataclass(frozen=True)
 class ProbeRecord:
     """All attention layers at one training step."""
 
     step: int
     sites: list[SiteRecord]
+    position_share: PositionShare | None = None
+    """None if it was not measured, as in older runs"""
 
     def site(self, name: str) -> SiteRecord:
         return next(site for site in self.sites if site.name == name)
 
     def scalars(self, prefix: str = "attention") -> dict[str, float]:
-        """For loggers: the mean over heads of every measure of every site."""
+        """For loggers: the mean over heads of every measure of every site, and the position shares of the first."""
         means = {f"{prefix}/{site.name}/{measure}": site.mean(measure) for site in self.sites for measure in MEASURES}
-        return {name: value for name, value in means.items() if value is not None}
+        if (share := self.position_share) is not None:
+            means |= {f"{prefix}/position_share_of_input": share.of_input, f"{prefix}/position_share_of_logits": share.of_logits}
+        return {name: value for name, value in means.items() if value is not None and math.isfinite(value)}
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers; a value that is not finite becomes None."""

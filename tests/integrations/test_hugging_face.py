@@ -67,6 +67,8 @@ def test_probes_and_losses_go_through_the_trainers_own_loggers(tmp_path: Path) -
     assert [record.step for record in callback.monitor.records] == [0, 5, 10]
     key = "attention/transformer.h.1.attn/grad_ratio"
     assert sum(key in line for line in job.state.log_history) == 3
+    shares = [line for line in job.state.log_history if "attention/position_share_of_logits" in line]
+    assert [0 < line["attention/position_share_of_input"] < 1 for line in shares] == [True] * 3
     board = EventAccumulator(str(next((tmp_path / "board").rglob("events*")).parent)).Reload()
     assert any(tag.endswith(key) for tag in board.Tags()["scalars"])
     assert not hasattr(type(model.transformer.h[0].attn), "_eureka_base"), "the model is left alone after training"

@@ -61,6 +61,7 @@ def test_probes_are_logged_through_the_trainers_logger(tmp_path: Path) -> None:
     assert [record.step for record in callback.monitor.records] == [0, 4, 8]  # type: ignore[union-attr]
     header = (Path(logger.log_dir) / "metrics.csv").read_text().splitlines()[0]
     assert "attention/model.layers.1.self_attn/entropy" in header
+    assert "attention/position_share_of_logits" in header
 
 
 def test_a_leap_is_told_while_training_goes_on(tmp_path: Path) -> None:

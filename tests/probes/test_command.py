@@ -14,6 +14,7 @@ from eureka.cli.probe import probe
 from eureka.config import RunConfig
 from eureka.errors import RequestError, WorkError
 from eureka.experiment import build, run
+from eureka.formats import percent
 from eureka.runs import RunFolder
 from eureka.snapshots import snapshot_before_leap
 
@@ -36,8 +37,18 @@ def folder(tiny: RunConfig, tmp_path: Path) -> Path:
 def test_the_table_has_a_row_for_every_layer_and_head(folder: Path) -> None:
     lines = called(str(folder)).splitlines()
     assert lines[0].startswith("run at step 24")
-    assert sum("blocks.0.attention" in line for line in lines) == 2
+    assert sum(line.strip().startswith("blocks.0.attention ") for line in lines) == 2
     assert all(word in lines[2] for word in ("entropy / log n", "spread of q·k", "|∂W_Q|", "q, k to v"))
+
+
+def test_the_position_share_is_a_sentence_and_the_document_has_its_numbers(folder: Path) -> None:
+    [line] = [line for line in called(str(folder)).splitlines() if "positions are" in line]
+    found = json.loads(called(str(folder), "--json"))["position_share"]
+    assert (found["site"], found["parameters"], found["note"]) == ("blocks.0.attention", ["positions"], None)
+    assert line.startswith(f"blocks.0.attention: positions are {percent(found['of_input'])} of the input")
+    assert f"{percent(found['of_logits'])} of the variance in a row of logits" in line
+    assert found["ratio"] == pytest.approx(found["position"] / found["content"])
+    assert found["of_logits"] == pytest.approx(sum(found["logits"]) / 2)
 
 
 def test_the_document_holds_the_numbers_of_the_last_checkpoint(folder: Path, tiny: RunConfig) -> None:
@@ -71,7 +82,8 @@ def test_what_was_measured_is_kept_and_put_on_the_page_of_the_run(folder: Path) 
     found = json.loads(called(str(folder), "--json"))
     kept = RunFolder(folder).probes()
     assert kept is not None
-    assert kept.to_json()["record"] == {"step": 24, "sites": found["sites"]}
+    share = {key: value for key, value in found["position_share"].items() if key not in ("ratio", "of_input", "of_logits")}
+    assert kept.to_json()["record"] == {"step": 24, "sites": found["sites"], "position_share": share}
     assert found["report"] == str(folder / "report.html")
     assert "Inside attention" in (folder / "report.html").read_text(encoding="utf-8")
 

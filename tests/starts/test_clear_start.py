@@ -379,6 +379,21 @@ def test_the_result_says_what_the_slow_twins_say_before_and_after(case: Case) ->
     assert [spread for row in start.logits for spread in row.after] == pytest.approx(case.spreads(model, inputs), rel=1e-3)
 
 
+def test_the_position_share_is_that_of_the_slow_twin_and_clear_start_sets_it(case: Case) -> None:
+    model, inputs = case.made()
+    before = state(model)
+    share = eureka.position_share(model, inputs)
+    assert not changed(model, before)
+    assert all(-0.2 < each <= 1 for each in share.logits)
+    with torch.no_grad():
+        ratios = case.ratios(model, inputs)[:1]  # the first attention of BART is that of its encoder
+    assert ([] if math.isnan(share.ratio) else [share.ratio]) == pytest.approx(ratios, rel=1e-4)
+    assert (share.note is None) == bool(ratios)
+    if ratios:
+        eureka.clear_start(model, inputs, positions=2.0, logits=None)
+        assert eureka.position_share(model, inputs).of_input == pytest.approx(0.8, rel=0.01)
+
+
 def test_undo_puts_every_bit_back_and_a_second_undo_does_nothing(case: Case) -> None:
     model, inputs = case.made()
     before = state(model)

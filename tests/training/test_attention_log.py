@@ -85,6 +85,10 @@ def test_a_line_tells_what_the_training_step_itself_did(tiny: RunConfig, tmp_pat
     assert [line.step for line in lines] == [0, 7, 14, 21]
     [site] = next(line for line in lines if line.step == step).sites
     assert site.name == "blocks.0.attention"
+    share = next(line for line in lines if line.step == step).position_share
+    assert share is not None
+    assert (share.site, share.parameters, len(share.logits)) == ("blocks.0.attention", ["positions"], 2)
+    assert 0 < share.of_input < 1
     p, gradient = measured_step(config, tmp_path / "twin", step)
     entropy = -(p * p.log()).sum(dim=-1) / math.log(p.shape[-1])
     assert site.values["entropy"] == pytest.approx(entropy.mean(dim=(0, 2)).tolist(), rel=1e-5)
@@ -238,6 +242,8 @@ def test_tensorboard_shows_attention_too(tiny: RunConfig, tmp_path: Path) -> Non
         values = line.sites[0].values["entropy"]
         scalars = shown.Scalars("attention/blocks.0.attention/entropy")
         assert next(e.value for e in scalars if e.step == line.step) == pytest.approx(sum(values) / len(values), rel=1e-5)
+    shares = [line.position_share.of_logits for line in RunFolder(tmp_path).attention() if line.position_share is not None]
+    assert [event.value for event in shown.Scalars("attention/position_share_of_logits")] == pytest.approx(shares, rel=1e-5)
 
 
 def kept(folder: Path) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -45,7 +46,8 @@ def probe(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show entropy, spread and gradients of every layer and head of a trained model, and put the pictures on the run's page.
+    """Show entropy, spread and gradients of every layer and head of a trained model, how much of its first attention is position,
+    and put the pictures on the run's page.
 
     The measurements of a run folder are kept there; those of a checkpoint, or with --initial, are only shown.
     """
@@ -88,6 +90,9 @@ def _keep(folder: RunFolder, record: ProbeRecord | None, stages: dict[str, Readi
 def _document(folder: RunFolder, record: ProbeRecord, stages: dict[str, Readings]) -> dict[str, Any]:
     found = {when: stage.to_json() for when, stage in stages.items()}
     document: dict[str, Any] = {"run": str(folder.path), **record.to_json()}
+    if (share := record.position_share) is not None:
+        derived = {"ratio": share.ratio, "of_input": share.of_input, "of_logits": share.of_logits}
+        document["position_share"] |= {key: value if math.isfinite(value) else None for key, value in derived.items()}
     if "after" in found:
         document["linear"] = found["after"]["found"]
     if "before" in found:
@@ -100,6 +105,8 @@ def _print(record: ProbeRecord, stages: dict[str, Readings], title: str) -> None
 
     shown = [name for name in COLUMNS if any(name in site.values for site in record.sites)]
     print_table(["layer", "head", *(COLUMNS[name] for name in shown)], _rows(record, shown), title)
+    if record.position_share is not None:
+        sys.stdout.write(f"{record.position_share}\n")
     if stages:
         accuracies = [f"at step {stage.step:,}" for stage in stages.values()]
         columns = ["layer", "head", "answer", *accuracies, "chance", "bits", "of"]

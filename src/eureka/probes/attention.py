@@ -15,12 +15,15 @@ from eureka.errors import RequestError, WorkError
 from eureka.patching.attach import AttentionCall, Layers, OptimiserSteps, Site, attached
 from eureka.probes.capture import sites_of
 from eureka.probes.head_statistics import head_statistics
+from eureka.probes.position_share import FirstAttention
 from eureka.probes.projections import projections
 from eureka.runs import ProbeRecord, SiteRecord
 
 
 class AttentionProbe:
     """Entropy, Σp², row spread and q, k, v gradients of every layer and head, at an interval of training steps.
+
+    Unless `layers` leaves some out, a record also has the position share of the first attention (`eureka.position_share`).
 
     It follows the optimiser that trains the model: it measures the first forward pass of a step, and the gradients that are
     there after ``optimiser.step()``. Between the steps that it measures, nothing is attached to the model. Where no optimiser
@@ -57,6 +60,8 @@ class AttentionProbe:
         self.steps = 0
         self._measured: dict[int, dict[str, list[float]]] = {}
         self._heads: dict[int, dict[str, int]] = {}
+        self._all_sites = layers is None
+        self._first = FirstAttention(model, self.sites, self._is_wanted, samples)
         self._attached: ExitStack | None = None
         self._any_mode = False
         self._optimiser = OptimiserSteps(model, self._finish_step)
@@ -70,7 +75,6 @@ class AttentionProbe:
     @contextmanager
     def look(self) -> Iterator[None]:
         """Measure the forward passes of this block, whatever the step, and the gradients if there was a backward pass."""
-        self._measured.clear()
         self._attach()
         self._any_mode = True
         try:
@@ -97,7 +101,6 @@ class AttentionProbe:
     def _prepare(self) -> None:
         """Attach to the model if the coming step is to be measured."""
         if self.steps % self.every == 0:
-            self._measured.clear()
             self._attach()
 
     def _finish_step(self) -> None:
@@ -115,7 +118,7 @@ class AttentionProbe:
                 " probe the model without torch.compile."
             )
         sites = [self._site_record(site, number) for number, site in enumerate(self.sites) if site.index in self._measured]
-        self.records.append(ProbeRecord(self.steps, sites))
+        self.records.append(ProbeRecord(self.steps, sites, self._first.share))
         if self.on_record is not None:
             self.on_record(self.records[-1])
 
@@ -129,15 +132,25 @@ class AttentionProbe:
 
     def _observe(self, site: Site, call: AttentionCall) -> None:
         """Measure the first call of a site in a step; a pass without gradients is taken for validation."""
-        if site.index not in self._measured and (self._any_mode or torch.is_grad_enabled()):
+        if self._all_sites:
+            self._first.observe(site, call)
+        if site.index not in self._measured and self._is_wanted():
             self._measured[site.index] = head_statistics(call, self.samples)
             self._heads[site.index] = {"q": call.q.shape[1], "k": call.k.shape[1], "v": call.v.shape[1]}
 
+    def _is_wanted(self) -> bool:
+        return self._any_mode or torch.is_grad_enabled()
+
     def _attach(self) -> None:
+        """Wait for the next pass; what was measured before is forgotten."""
+        self._measured.clear()
         if self._attached is None:
             self._attached = attached(self.model, self.sites, observer=self._observe)
+        if self._all_sites:
+            self._first.attach()
 
     def _detach(self) -> None:
+        self._first.detach()
         if self._attached is not None:
             self._attached.close()
             self._attached = None

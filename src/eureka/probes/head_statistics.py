@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from eureka.attention.fused import repeat_heads
+from eureka.attention.fused import Beta, plain_beta, repeat_heads
 from eureka.attention.mask import Bias, Dense, KeyPadding, Mask, visible_counts
 from eureka.attention.operator import SoftmaxFamily
 from eureka.attention.statistics import attention_entropy, participation, row_spread
@@ -29,7 +29,7 @@ def head_statistics(call: AttentionCall, samples: int | None = None) -> dict[str
 
     Weights that are no distribution (linear, sigmoid) are taken as |w| / Σ|w|.
     """
-    q, k, mask = _first_samples(call, samples)
+    q, k, mask = first_samples(call, samples)
     entropy, squares = _of_softmax(call, q, k, mask) if _in_family(call) else _of_weights(call, q, k, mask)
     n = _visible(q, k, mask).to(entropy.dtype)
     several, any_ = n >= 2, n >= 1
@@ -55,7 +55,7 @@ def _visible(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
     return (n.squeeze(-1) if n.dim() else n).expand(q.shape[:3])
 
 
-def _first_samples(call: AttentionCall, samples: int | None) -> tuple[Tensor, Tensor, Mask]:
+def first_samples(call: AttentionCall, samples: int | None) -> tuple[Tensor, Tensor, Mask]:
     """q, k and the mask of the first samples of the batch."""
     q, k, mask = call.q.detach(), call.k.detach(), call.mask
     if samples is None or len(q) <= samples:
@@ -75,12 +75,17 @@ def _in_family(call: AttentionCall) -> bool:
     return call.operator is None or isinstance(call.operator, SoftmaxFamily)
 
 
-def _of_softmax(call: AttentionCall, q: Tensor, k: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
-    """Entropy and Σp² of softmax(β·q·k), (B, H, Q) each."""
-    beta: float | Tensor = float(q.shape[-1] ** -0.5)
+def logit_factors(call: AttentionCall, q: Tensor, k: Tensor, mask: Mask) -> tuple[Tensor, Tensor, Beta]:
+    """q, k and β whose product the softmax of a call gets; those of plain softmax where it has none."""
     if isinstance(call.operator, SoftmaxFamily):
         q, k = call.operator.prepare(q, k)
-        beta = call.operator.beta(q, k, mask)
+        return q, k, call.operator.beta(q, k, mask)
+    return q, k, plain_beta(q)
+
+
+def _of_softmax(call: AttentionCall, q: Tensor, k: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+    """Entropy and Σp² of softmax(β·q·k), (B, H, Q) each."""
+    q, k, beta = logit_factors(call, q, k, mask)
     return attention_entropy(q, k, beta, mask), participation(q, k, beta, mask)
 
 

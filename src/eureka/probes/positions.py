@@ -105,16 +105,24 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        sources = self.before(func, args, kwargs)
+        result = func(*args, **kwargs)
+        self.after(func, args, kwargs, result, sources)
+        return result
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> Sources | None:
+        """Keep an addition; where the result of the operation will come from."""
         if func.overloadpacket in (aten.add, aten.add_):
             self._keep_addition(args[0], args[1], kwargs.get("alpha", 1))
-        sources = None if ATTENTION.search(func.name()) else self._of_inputs(tree_leaves((args, kwargs)))
-        result = func(*args, **kwargs)
+        return None if ATTENTION.search(func.name()) else self._of_inputs(tree_leaves((args, kwargs)))
+
+    def after(self, func: Any, args: Any, kwargs: Any, result: Any, sources: Sources | None) -> None:
+        """Note where the result comes from, and what was written into."""
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         written = [
             named[argument.name] for argument in func._schema.arguments if argument.name in named and _is_written(argument)
         ]
         self._note(tree_leaves(written), tree_leaves(result), sources)
-        return result
 
     def _note(self, written: Sequence[Any], results: Sequence[Any], sources: Sources | None) -> None:
         for tensor in written:
@@ -180,6 +188,11 @@ def _additions(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> list[Add
     follow = Follow(model)
     with attached(model, sites, observer=follow.reached), follow:
         run_alike(model, inputs)
+    return sums_of(follow)
+
+
+def sums_of(follow: Follow) -> list[Addition]:
+    """The sums of a pass, samples first; none if it did not reach an attention, which knows the number of samples."""
     if follow.attention is None:
         return []
     return [_samples_first(*addition, *follow.attention) for addition in follow.additions]

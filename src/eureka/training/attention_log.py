@@ -6,13 +6,14 @@ import contextlib
 import io
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor, nn
 
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.capture import attends, attention_maps
-from eureka.runs import ProbeRecord, RecordLog, RunFolder, SiteRecord
+from eureka.runs import PositionShare, ProbeRecord, RecordLog, RunFolder
 from eureka.training.config import TrainingConfig
 
 MAPS = 20
@@ -83,8 +84,16 @@ class AttentionLog:
 
 def _rounded(record: ProbeRecord) -> ProbeRecord:
     """The same with as many digits as single precision has."""
-    return ProbeRecord(record.step, [SiteRecord(site.index, site.name, _rounded_values(site)) for site in record.sites])
+    sites = [replace(site, values={measure: _digits(values) for measure, values in site.values.items()}) for site in record.sites]
+    return ProbeRecord(record.step, sites, _rounded_share(record.position_share))
 
 
-def _rounded_values(site: SiteRecord) -> dict[str, list[float]]:
-    return {measure: [float(f"{value:.7g}") for value in values] for measure, values in site.values.items()}
+def _rounded_share(share: PositionShare | None) -> PositionShare | None:
+    if share is None:
+        return None
+    position, content = _digits([share.position, share.content])
+    return replace(share, position=position, content=content, logits=_digits(share.logits))
+
+
+def _digits(values: list[float]) -> list[float]:
+    return [float(f"{value:.7g}") for value in values]

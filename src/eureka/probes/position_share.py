@@ -1,0 +1,198 @@
+"""Position share: how much of what the first attention of a model works with is position, and how much is content.
+
+Of its input, where positions P are added to the content C before it, with rms over samples, tokens and features:
+
+    ratio = rms(P) / rms(C),   share of the input = rms(P)² / (rms(P)² + rms(C)²)
+
+That is not defined where positions act inside the attention (rotary, ALiBi, relative). The share of the logits is defined in
+`eureka.probes.logits_share`.
+
+A pass that somebody makes anyway is watched: no second pass, and no mode, buffer or random number is touched. The outermost
+module that is called and holds an attention begins to follow the pass, and the first attention call ends it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from eureka.errors import RequestError
+from eureka.patching.attach import AttentionCall, Site, attached
+from eureka.probes.capture import left_alone, run_model, sites_of
+from eureka.probes.logits_share import are_alike, logits_share
+from eureka.probes.position_kinds import why_none
+from eureka.probes.positions import Addition, Follow, Search, sums_of
+from eureka.runs import PositionShare
+
+ALIKE = "the batch has no two samples that differ, which would tell positions from content."
+UNSEEN = "what the model does before its first attention could not be followed."
+
+
+@torch.no_grad()
+def position_share(model: nn.Module, inputs: Any) -> PositionShare:
+    """How much of the input and of the logits of a model's first attention is position; the model stays as it is.
+
+    inputs   one batch of samples that differ, as the model takes it (a mapping is passed by keyword)
+
+    >>> layer = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> place = torch.randn(6, 8)
+    >>> share = position_share(nn.Sequential(layer), place + 0.01 * torch.randn(16, 6, 8))
+    >>> share.site, round(share.of_logits, 1)
+    ('0.self_attn', 1.0)
+    """
+    sites = sites_of(model, None)
+    first = FirstAttention(model, sites, lambda: True)
+    with left_alone(model), attached(model, sites, observer=first.observe), first.watching():
+        run_model(model, inputs)
+    if first.share is None:
+        raise RequestError(
+            f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, or the model runs"
+            " compiled; pass the model without torch.compile."
+        )
+    if first.share.note == ALIKE:
+        raise RequestError(f"{ALIKE[:-1]}; give two or more.")
+    return first.share
+
+
+class FirstAttention:
+    """Measures the position share of one pass, while it is attached.
+
+    wanted   whether a pass that begins now is to be watched
+    samples  how many samples count for the logits; None for all
+    """
+
+    def __init__(self, model: nn.Module, sites: Sequence[Site], wanted: Callable[[], bool], samples: int | None = None) -> None:
+        self.model, self.wanted, self.samples = model, wanted, samples
+        self.share: PositionShare | None = None
+        """What was measured since it was attached."""
+        names = {".".join(path[:n]) for path in (site.name.split(".") for site in sites) for n in range(len(path) + 1)}
+        self._around = [module for name, module in model.named_modules() if name in names]
+        """The modules that hold a site, and the sites."""
+        self._hooks = ExitStack()
+        self._watch: Watch | None = None
+        self._outermost: nn.Module | None = None
+
+    def attach(self) -> None:
+        """Wait for the next pass; what was measured before is forgotten."""
+        self.detach()
+        self.share = self._watch = self._outermost = None
+        for module in self._around:
+            self._hooks.callback(module.register_forward_pre_hook(Hook(self._begin)).remove)
+            self._hooks.callback(module.register_forward_hook(Hook(self._end), always_call=True).remove)
+
+    def detach(self) -> None:
+        self._stop()
+        self._hooks.close()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        self.attach()
+        try:
+            yield
+        finally:
+            self.detach()
+
+    @torch.no_grad()
+    def observe(self, site: Site, call: AttentionCall) -> None:
+        """An observer of attention calls; the first one of the pass counts. In a reentrant checkpoint it has no gradients."""
+        watch = self._watch
+        if self.share is not None or watch is None:
+            return
+        failed = watch.ended
+        watch.reached(site, call)
+        self._stop()
+        logits, name = logits_share(call, self.samples), site.name or type(site.module).__name__
+        if all(are_alike(x) for x in (call.q, call.k, call.v)):
+            self.share = PositionShare(site=name, logits=logits, note=ALIKE)
+        elif added := added_positions(sums_of(watch)):
+            self.share = PositionShare(site=name, logits=logits, **_parts(added))
+        else:
+            self.share = PositionShare(site=name, logits=logits, note=UNSEEN if failed else self._why_none())
+
+    def _why_none(self) -> str:
+        why = why_none(self.model, Search())
+        if self._outermost is self.model:
+            return why
+        return f"{why[:-1]} (only what happened inside its {type(self._outermost).__name__} was seen)."
+
+    def _begin(self, module: nn.Module, *_: Any) -> None:
+        if self._watch is None and self.share is None and self.wanted():
+            self._watch, self._outermost = Watch(self.model), module
+            self._watch.__enter__()  # type: ignore[no-untyped-call]
+
+    def _end(self, module: nn.Module, *_: Any) -> None:
+        if module is self._outermost:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Leave the watch. If another mode was entered upon it, it only looks no more, until the end of the pass."""
+        if self._watch is not None:
+            self._watch.ended = True
+            if _get_current_dispatch_mode() is self._watch:
+                self._watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+                self._watch = None
+
+
+class Watch(Follow):  # type: ignore[no-untyped-call]
+    """Follows a pass that must not fail: what cannot be followed ends the watch, and not the pass."""
+
+    supports_higher_order_operators = True
+    ended = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.ended or not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **(kwargs or {}))
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+    def before(self, *operation: Any) -> Any:
+        return self._tried(super().before, *operation)
+
+    def after(self, *operation: Any) -> None:
+        if not self.ended:
+            self._tried(super().after, *operation)
+
+    def _tried(self, note: Callable[..., Any], *operation: Any) -> Any:
+        try:
+            return note(*operation)
+        except Exception:  # tensors of other people's classes may have neither shape nor storage
+            self.ended = True
+            return None
+
+
+class Hook:
+    """A hook on a module that calls a function; that of a copy or a pickle of the module does nothing."""
+
+    def __init__(self, function: Callable[..., None] | None) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> None:
+        if self.function is not None and not torch.compiler.is_compiling():
+            self.function(*args)
+
+    def __reduce__(self) -> Any:
+        return Hook, (None,)
+
+
+def added_positions(sums: Sequence[Addition]) -> list[Addition]:
+    """The sums that add positions, learned or fixed; if there are none, those that add zeros to each token, as some start."""
+    found = [one for one in sums if one.adds_positions()]
+    return found or [one for one in sums if one.spans_tokens and one.sources and not one.term.any()]
+
+
+def _parts(added: Sequence[Addition]) -> dict[str, Any]:
+    """Positions and content at the last of the sums; positions that were added before it are positions there too."""
+    last = added[-1]
+    position = torch.stack([one.term.float() for one in added if one.term.shape == last.term.shape]).sum(dim=0)
+    content = last.term.float() + last.rest.float() - position
+    names = frozenset[str]().union(*(one.sources for one in added))
+    return {"parameters": sorted(names), "position": _rms(position), "content": _rms(content)}
+
+
+def _rms(x: Tensor) -> float:
+    return math.sqrt(x.square().mean().item())
