@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -613,6 +613,26 @@ def test_padding_on_the_right_does_not_hide_the_positions(name: str) -> None:
     assert start.positions[0].parameters[0].endswith("position_embeddings.weight")
 
 
+def test_positions_that_padding_on_the_left_shifts_are_found() -> None:
+    model, inputs = CASES["roberta"].made()
+    mask = (torch.arange(TOKENS) >= torch.tensor([0, 7, 2, 5, 3, 1])[:, None]).long()
+    padded = torch.where(mask.bool(), inputs["input_ids"], 1)
+    start = eureka.clear_start(model, {"input_ids": padded, "attention_mask": mask}, positions=0.5, logits=None)
+    assert [row.parameters for row in start.positions] == [("roberta.embeddings.position_embeddings.weight",)]
+    e = cast(Any, model).base_model.embeddings
+    places = torch.tensor([[1 + max(0, number + 1 - int(first)) for number in range(TOKENS)] for first in (mask == 0).sum(dim=1)])
+    content = e.word_embeddings.weight[padded] + e.token_type_embeddings.weight[0]
+    assert ratio(e.position_embeddings.weight[places], content) == pytest.approx([0.5], rel=0.01)
+
+
+def test_a_compiled_model_is_run_uncompiled() -> None:
+    model, inputs = CASES["bert"].made()
+    compiled: Any = torch.compile(model, backend="eager")
+    start = eureka.clear_start(compiled, inputs)
+    assert start.model == "BertForMaskedLM"
+    check_against_twins(CASES["bert"], model, inputs, 1.0, 1.0)
+
+
 def test_segments_are_not_taken_for_positions() -> None:
     model, inputs = CASES["bert"].made()
     segments = (torch.arange(TOKENS) >= 5).long().expand(BATCH, -1)
@@ -948,6 +968,50 @@ def test_keys_that_are_values_too_are_refused() -> None:
     assert "blocks.1 uses its keys as values" in refusal(model, ids())
 
 
+class ByItself(nn.Module):
+    """Attention that computes its own softmax, and adds a learned bias to its logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.bias = nn.Linear(16, 48), nn.Parameter(torch.randn(2, TOKENS, TOKENS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        return ((q @ k.transpose(-2, -1) + self.bias).softmax(-1) @ v).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
+
+
+def test_positions_are_rescaled_although_the_softmax_is_out_of_reach() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks = nn.ModuleList(ByItself() for _ in range(2))
+    before = state(model)
+    start = eureka.clear_start(model, ids())
+    assert changed(model, before) == {"places.weight"}
+    assert ratios_at_home(model, ids()) == pytest.approx([1.0], rel=0.01)
+    assert start.notes == (
+        "the logits of blocks.0 and blocks.1 are as they were: each computes the softmax of attention by itself.",
+    )
+    message = refusal(model, ids(), positions=None)
+    assert message == "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 computes the softmax of attention by itself."
+
+
+def test_a_model_without_values_is_refused() -> None:
+    with torch.device("meta"):
+        model = HomeMade()
+    with pytest.raises(RequestError, match=r"words.weight of HomeMade has no values yet"):
+        eureka.clear_start(model, ids())
+    lazy = HomeMade()
+    lazy.blocks[0].qkv = nn.LazyLinear(48)
+    with pytest.raises(RequestError, match=r"blocks.0.qkv.weight of HomeMade has no values yet \(meta or lazy\)"):
+        eureka.clear_start(lazy, ids())
+
+
+@pytest.mark.parametrize("shape", [(0, TOKENS), (BATCH, 0)])
+def test_an_empty_batch_is_refused(shape: tuple[int, int]) -> None:
+    message = refusal(HomeMade(), {"ids": torch.zeros(shape, dtype=torch.long)})
+    assert message == f"the inputs hold a tensor of shape {shape}; pass a batch with a sample or more."
+
+
 class Unreached(HomeMade):
     def forward(self, ids: Tensor) -> Tensor:
         return self.words(ids)  # type: ignore[no-any-return]
@@ -964,6 +1028,9 @@ def test_heads_without_spread_are_refused() -> None:
     nn.init.zeros_(model.get_parameter("blocks.1.qkv.weight"))
     assert "head 0 of blocks.1 has logits without any spread" in refusal(model, ids())
     assert "head 0 of blocks.0 has logits without any spread" in refusal(HomeMade(), ids()[:, :1], positions=None)
+    behind, inputs = CASES["torch.nn"].made()
+    inputs[0, 0, 0] = math.nan
+    assert "or values are not finite" in refusal(behind, inputs)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from eureka.errors import RequestError
 from eureka.patching.hugging_face import HuggingFaceSite
 from eureka.patching.multihead import MultiheadSite
 from eureka.patching.sdpa import CallSite
-from eureka.patching.sites import Layers, Site, find_sites, select_sites
+from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
 from eureka.patching.slot import SLOTS, AttentionCall, OperatorSlot, base_class, find_slot, slots, swapped_class, update_submodule
 
-__all__ = ["AttentionCall", "Layers", "OptimiserSteps", "Site", "attached", "detach_all", "find_sites", "select_sites"]
+__all__ = ["AttentionCall", "Found", "Layers", "OptimiserSteps", "Site", "attached", "detach_all", "find_sites", "select_sites"]
 
 MIXINS: dict[str, Any] = {"multihead": MultiheadSite, "hugging_face": HuggingFaceSite, "call": CallSite}
 SWITCHES = "_eureka_switches"

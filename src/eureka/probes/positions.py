@@ -3,14 +3,16 @@
 Positions are a tensor that comes from parameters alone, is added to another before the first attention, differs from token to
 token and is the same for every sample, while the other differs between samples. (A decoder that embeds its own tokens has its own
 positions, after the attention of the encoder.) Token embeddings come from parameters alone too,
-but differ between samples; biases and segments do not differ from token to token, or take few values.
+but differ between samples; biases and segments do not differ from token to token, or take few values. Where padding shifts the
+positions of each sample (RoBERTa, padded on the left), they are known by what is looked up: numbers that count.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from eureka.patching.attach import AttentionCall, Site, attached
+from eureka.patching.attach import AttentionCall, Site, attached, find_sites
 from eureka.probes.capture import run_alike
 
 STEADY = 0.1
@@ -28,7 +30,7 @@ VARIES = 1e-4
 
 aten = torch.ops.aten
 ATTENTION = re.compile("scaled_dot_product|softmax")
-"""Operations that mix tokens: what comes out of them counts as data, even if all of it was looked up in tables."""
+"""Operations of an attention."""
 Sources = frozenset[str]
 """Names of the parameters and buffers that a tensor comes from; empty for a constant."""
 
@@ -44,6 +46,10 @@ class Addition:
     """Empty if the rest comes from data."""
     spans_tokens: bool
     """Whether the term was given for each token and feature, and not broadcast over one of them."""
+    counted: bool
+    """Whether the term was looked up by numbers that count from token to token."""
+    number: int
+    """Its place among the additions of a pass."""
 
     @property
     def ratio(self) -> float:
@@ -53,11 +59,13 @@ class Addition:
     def joined(self, other: Addition) -> Addition:
         """The samples of both."""
         term, rest = torch.cat([self.term, other.term]), torch.cat([self.rest, other.rest])
-        return Addition(term, rest, self.sources, self.rest_sources, self.spans_tokens)
+        return replace(self, term=term, rest=rest)
 
     def adds_positions(self) -> bool:
         """Whether the term is positions and the rest is content."""
         over_tokens = _over_tokens(self.term)
+        if over_tokens > 0 and self.counted and _over_samples(self.rest).any():
+            return True
         if not over_tokens > 0 or not _mostly_distinct(self.term[0]):
             return False
         samples, content = _over_samples(self.term), _over_samples(self.rest)
@@ -84,15 +92,19 @@ class Search:
 class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows which tensors come from parameters and buffers alone, and keeps the sums they are part of.
 
-    After the first attention call only sums of two such tensors are kept: a decoder that embeds its own tokens.
+    After the first attention only sums of two such tensors are kept: a decoder that embeds its own tokens.
     Tensors are known by their storage, which views share. They are kept alive, so that no storage is used twice.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.additions: list[tuple[Tensor, Tensor, Sources, Sources]] = []
+        self.additions: list[tuple[Tensor, Tensor, Sources, Sources, bool]] = []
         self.attention: tuple[Site, int] | None = None
         """The first site that was called, and the samples that it was called with."""
+        self.past = False
+        """Whether there was an attention, at a site or not."""
+        self._inside = 0
+        self._counted: set[int] = set()
         self._sources: dict[int, Sources] = {}
         self._alive: list[Tensor] = []
         for name, tensor in (*model.named_parameters(), *model.named_buffers(), *_plain_tensors(model)):
@@ -100,8 +112,18 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def reached(self, site: Site, call: AttentionCall) -> None:
         """An observer of attention calls."""
+        self.past = True
         if self.attention is None:
             self.attention = site, call.q.shape[0]
+
+    def enter(self, *_: Any) -> None:
+        """A hook: what is computed from here on counts as data."""
+        self.past = True
+        self._inside += 1
+
+    def leave(self, *_: Any) -> None:
+        """A hook: the end of that."""
+        self._inside -= 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -114,10 +136,12 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Keep an addition; where the result of the operation will come from."""
         if func.overloadpacket in (aten.add, aten.add_):
             self._keep_addition(args[0], args[1], kwargs.get("alpha", 1))
-        return None if ATTENTION.search(func.name()) else self._of_inputs(tree_leaves((args, kwargs)))
+        return None if self._inside or _mixes_tokens(func, args) else self._of_inputs(tree_leaves((args, kwargs)))
 
     def after(self, func: Any, args: Any, kwargs: Any, result: Any, sources: Sources | None) -> None:
         """Note where the result comes from, and what was written into."""
+        if func.overloadpacket is aten.embedding and _count(args[1]):
+            self._counted.add(_storage(result))
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         written = [
             named[argument.name] for argument in func._schema.arguments if argument.name in named and _is_written(argument)
@@ -154,24 +178,23 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         for term, rest, factors in ((a, b, (1, alpha)), (b, a, (alpha, 1))):
             sources, others = self._of_inputs([term]), self._of_inputs([rest])
-            if sources is None or rest.shape != shape or (self.attention is not None and others is None):
+            if sources is None or rest.shape != shape or self._inside or (self.past and others is None):
                 continue
             copies = term.detach() * factors[0], rest.detach() * factors[1]  # add_ is about to overwrite one of them
-            self.additions.append((*copies, sources, others or frozenset()))
+            self.additions.append((*copies, sources, others or frozenset(), _storage(term) in self._counted))
 
 
 def search(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> Search:
     """Look for positions in one pass; if all samples are alike, in a second one on the inputs turned round as well."""
-    additions = _additions(model, inputs, sites)
+    once = additions(model, inputs, sites)
     names = set(trainable(model))
-    found = _judge(additions, additions, names)
+    found = _judge(once, once, names)
     if found.learned or found.fixed is not None:
         return found
-    turned = _additions(model, _turned_round(inputs), sites)
-    shapes = [[addition.rest.shape for addition in additions] for additions in (additions, turned)]
-    if shapes[0] != shapes[1]:
+    turned = additions(model, _turned_round(inputs), sites)
+    if [addition.rest.shape for addition in once] != [addition.rest.shape for addition in turned]:
         return found
-    return _judge(additions, [a.joined(b) for a, b in zip(additions, turned, strict=True)], names)
+    return _judge(once, [a.joined(b) for a, b in zip(once, turned, strict=True)], names)
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -184,27 +207,48 @@ def is_table(x: Tensor) -> bool:
     return sum(size > 1 for size in x.shape) >= 2
 
 
-def _additions(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> list[Addition]:
+def additions(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> list[Addition]:
+    """The sums of one pass that may add positions."""
     follow = Follow(model)
-    with attached(model, sites, observer=follow.reached), follow:
+    with attached(model, sites, observer=follow.reached), _entered(model, follow), follow:
         run_alike(model, inputs)
     return sums_of(follow)
 
 
 def sums_of(follow: Follow) -> list[Addition]:
-    """The sums of a pass, samples first; none if it did not reach an attention, which knows the number of samples."""
-    if follow.attention is None:
+    """The sums of a pass, samples first; none if it did not reach an attention."""
+    if not follow.past:
         return []
-    return [_samples_first(*addition, *follow.attention) for addition in follow.additions]
+    return [_samples_first(follow.attention, number, *addition) for number, addition in enumerate(follow.additions)]
 
 
-def _samples_first(term: Tensor, rest: Tensor, sources: Sources, rest_sources: Sources, site: Site, samples: int) -> Addition:
-    """The first attention call knows the number of samples; where it fits two axes, its module says which."""
-    fits = [axis for axis in (0, 1) if rest.shape[axis] == samples]
-    axis = fits[0] if len(fits) == 1 else int(isinstance(site.module, nn.MultiheadAttention) and not site.module.batch_first)
+@contextmanager
+def _entered(model: nn.Module, follow: Follow) -> Iterator[None]:
+    """Follow nothing inside attention that is no site: biases that it adds to its logits are no positions."""
+    named = dict(model.named_modules())
+    own = [named.get(name, model) for name, _ in find_sites(model).refused]
+    hooks = [module.register_forward_pre_hook(follow.enter) for module in own]
+    hooks += [module.register_forward_hook(follow.leave) for module in own]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _samples_first(
+    attention: tuple[Site, int] | None, number: int, term: Tensor, rest: Tensor, sources: Sources, others: Sources, counted: bool
+) -> Addition:
+    axis = 0 if attention is None else _sample_axis(rest, *attention)
     own = term[(None,) * (rest.dim() - term.dim())].movedim(axis, 0)
     whole = term.expand(rest.shape).movedim(axis, 0)
-    return Addition(whole, rest.movedim(axis, 0), sources, rest_sources, is_table(own[0]))
+    return Addition(whole, rest.movedim(axis, 0), sources, others, is_table(own[0]), counted, number)
+
+
+def _sample_axis(rest: Tensor, site: Site, samples: int) -> int:
+    """The first attention call knows the number of samples; where it fits two axes, its module says which."""
+    fits = [axis for axis in (0, 1) if rest.shape[axis] == samples]
+    return fits[0] if len(fits) == 1 else int(isinstance(site.module, nn.MultiheadAttention) and not site.module.batch_first)
 
 
 def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters: set[str]) -> Search:
@@ -222,6 +266,18 @@ def _turned_round(inputs: Any) -> Any:
     if isinstance(inputs, Mapping):
         return {key: value if key == "position_ids" else _turned_round(value) for key, value in inputs.items()}
     return tree_map(lambda x: x.flip(tuple(range(x.dim()))) if isinstance(x, Tensor) else x, inputs)
+
+
+def _mixes_tokens(func: Any, args: Any) -> bool:
+    """Whether it is part of an attention; what comes out counts as data, even if all that goes in was looked up in tables."""
+    return ATTENTION.search(func.name()) is not None and args[0].dim() > 2
+
+
+def _count(places: Tensor) -> bool:
+    """Whether (…, tokens) numbers go up by one, but for padding, and are as many as tokens, or nearly."""
+    steps = places.diff(dim=-1)
+    moves = steps[steps != 0]
+    return len(moves) > 0 and (moves == 1).float().mean().item() > 0.75 and 2 * len(torch.unique(places)) > places.shape[-1]
 
 
 def _plain_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

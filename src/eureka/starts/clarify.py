@@ -15,7 +15,7 @@ from torch import nn
 from eureka.errors import RequestError
 from eureka.formats import listing, measurement, number
 from eureka.patching.attach import Site
-from eureka.probes.positions import Addition, Search, search, trainable
+from eureka.probes.positions import Addition, Search, additions, trainable
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 
 
@@ -25,14 +25,14 @@ def clarify(model: nn.Module, inputs: Any, sites: Sequence[Site], first: Search,
     names = [learned(addition, parameters) for addition in first.learned]
 
     def measure() -> Mapping[int, list[float]]:
-        found = search(model, inputs, sites).learned
-        return {number: [addition.ratio] for number, addition in enumerate(found[: len(names)])}
+        found = additions(model, inputs, sites)
+        return {index: [found[addition.number].ratio] for index, addition in enumerate(first.learned)}
 
-    def scale(number: int, ratios: Sequence[float]) -> None:
-        for name in names[number]:
+    def scale(index: int, ratios: Sequence[float]) -> None:
+        for name in names[index]:
             kept.scale(parameters[name], asked / ratios[0])
 
-    found = calibrate(measure, scale, asked, lambda number: max(rounding(parameters[name]) for name in names[number]))
+    found = calibrate(measure, scale, asked, lambda index: max(rounding(parameters[name]) for name in names[index]))
     for index, ratios in found.items():
         if distance(ratios, asked) > WITHIN:
             raise RequestError(

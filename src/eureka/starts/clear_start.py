@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves
 
 from eureka.errors import RequestError
 from eureka.formats import listing, measurement, span
-from eureka.patching.attach import Site, find_sites
+from eureka.patching.attach import Found, find_sites
 from eureka.probes.capture import left_alone
 from eureka.probes.position_kinds import fixed_names, why_none
 from eureka.probes.positions import Search, search, trainable
@@ -97,6 +99,7 @@ def clear_start(
     Directions stay as they were drawn; only lengths change. Positions that are zero have no direction: it is drawn from a normal
     distribution. Buffers, modes, random state and all other parameters stay.
 
+    model      a compiled one (`torch.compile`) is run uncompiled
     inputs     one batch, as the model takes it (a mapping is passed by keyword); if all samples are alike, positions are told
                from content by running it backwards as well
     positions  None leaves positions alone; if there are none that are learned, the result has a note, or with ``logits=None``
@@ -114,36 +117,44 @@ def clear_start(
     [1.0, 1.0]
     >>> start.undo()
     """
-    _check(model, positions, logits)
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
+    _check(model, inputs, positions, logits)
     if not trained and (sign := sign_of_training(model)) is not None:
         raise RequestError(
             f"{type(model).__name__} looks trained: {sign}, which is constant in a fresh model; pass trained=True to rescale it."
         )
     found = find_sites(model)
-    if not found.sites:
+    if not found.sites and not found.refused:
         raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
+    if not found.sites and positions is None:
+        raise RequestError(f"W_Q and W_K of {type(model).__name__} cannot be rescaled: {_reason(found)}.")
     kept, notes = Kept(), list[str]()
     with _undone_on_error(kept), left_alone(model):
         measured = Logits(model, inputs, found.sites)
         before = measured.measure()
-        if not before:
+        if not before and found.sites:
             raise RequestError(
                 f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, or the model runs"
                 " compiled; pass the model without torch.compile."
             )
-        rows = _positions(model, inputs, found.sites, positions, seed, kept, notes, refuse=logits is None) if positions else []
+        rows = _positions(model, inputs, found, positions, seed, kept, notes, logits is None) if positions else []
         after = measured.sharpen(logits, kept) if logits is not None else {}
     if logits is not None:
-        notes += [f"{name or type(model).__name__} {why}; it is as it was." for name, why in found.refused]
-        notes += _logits_notes(measured, found.sites)
+        notes += _logits_notes(measured, found)
     names = {site.index: site.name or type(site.module).__name__ for site in found.sites}
     spreads = [_logits_row(index, names[index], measured.heads[index][0], before[index], after[index]) for index in after]
     return ClearStart(type(model).__name__, tuple(rows), tuple(spreads), tuple(notes), kept)
 
 
-def _check(model: nn.Module, positions: float | None, logits: float | None) -> None:
+def _check(model: nn.Module, inputs: Any, positions: float | None, logits: float | None) -> None:
     if not isinstance(model, nn.Module):
         raise RequestError(f"a torch.nn.Module is rescaled, not {type(model).__name__}.")
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta or is_lazy(parameter):
+            raise RequestError(f"{name} of {type(model).__name__} has no values yet (meta or lazy); initialise the model first.")
+    for tensor in tree_leaves(inputs):
+        if isinstance(tensor, Tensor) and not tensor.numel():
+            raise RequestError(f"the inputs hold a tensor of shape {tuple(tensor.shape)}; pass a batch with a sample or more.")
     if positions is None and logits is None:
         raise RequestError("positions=None and logits=None leave nothing to do; give at least one of them.")
     for name, value in (("positions", positions), ("logits", logits)):
@@ -152,8 +163,9 @@ def _check(model: nn.Module, positions: float | None, logits: float | None) -> N
 
 
 def _positions(
-    model: nn.Module, inputs: Any, sites: list[Site], asked: float, seed: int, kept: Kept, notes: list[str], *, refuse: bool
+    model: nn.Module, inputs: Any, places: Found, asked: float, seed: int, kept: Kept, notes: list[str], alone: bool
 ) -> list[PositionRow]:
+    sites = places.sites
     found, drawn = search(model, inputs, sites), frozenset[str]()
     before = {addition.sources: addition.ratio for addition in found.learned}
     if found.zero:
@@ -170,8 +182,10 @@ def _positions(
             " instance with nn.init.trunc_normal_(…, std=0.02), or pass positions=None."
         )
     why = why_none(model, found)
-    if refuse:
+    if alone:
         raise RequestError(why)
+    if not sites:
+        raise RequestError(f"{why.removesuffix('.')}; {_reason(places)}.")
     notes.append(why)
     return []
 
@@ -185,9 +199,17 @@ def _positions_notes(found: Search, drawn: frozenset[str], seed: int) -> list[st
     return notes + [f"{listing(sorted(names))} is zero for every token; it is as it was." for names in found.zero]
 
 
-def _logits_notes(measured: Logits, sites: list[Site]) -> list[str]:
-    idle = [site.name for site in sites if site.index not in measured.heads]
-    notes = [f"{name} was not called on these inputs; it is as it was." for name in idle]
+def _reason(found: Found) -> str:
+    """Why there is no site: the first module that attends in a way of its own."""
+    name, why = found.refused[0]
+    return f"{name} {why}"
+
+
+def _logits_notes(measured: Logits, found: Found) -> list[str]:
+    idle = [site.name for site in found.sites if site.index not in measured.heads]
+    reasons = {why: [name for name, other in found.refused if other == why] for _, why in found.refused}
+    notes = [f"the logits of {listing(names)} are as they were: each {why}." for why, names in reasons.items()]
+    notes += [f"{name} was not called on these inputs, or runs compiled; it is as it was." for name in idle]
     if measured.operators:
         names = listing(sorted(measured.operators))
         notes.append(f"the model attends with {names}; the spread is that which plain softmax would see.")

@@ -90,7 +90,7 @@ class Logits:
             if not spread > asked / LARGEST:  # NaN: no row sees two keys
                 raise RequestError(
                     f"head {head % self.heads[index][0]} of {self._name(index)} has logits without any spread on this batch:"
-                    " its weights are zero, or its rows see one key or equal keys; pass logits=None."
+                    " its weights are zero, its rows see one key or equal keys, or values are not finite; pass logits=None."
                 )
 
     def _projection(self, index: int, letter: str) -> Projection:
