@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,6 +84,17 @@ def step(value: float) -> str:
     ('5,999,849', '84.25', '0.01235')
     """
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time, as far as an estimate goes.
+
+    >>> duration(0.4), duration(48), duration(540), duration(5400), duration(36000)
+    ('1 s', '48 s', '9 min', '1.5 h', '10 h')
+    """
+    if seconds < 90:
+        return f"{max(1, math.ceil(seconds))} s"
+    return f"{math.ceil(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f}".removesuffix(".0") + " h"
 
 
 def setting(value: Any) -> str:

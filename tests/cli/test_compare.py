@@ -87,9 +87,9 @@ def test_summary_and_report_together_read_each_run_and_bootstrap_each_comparison
         calls[run.name] += 1
         return read(run)
 
-    def counted_bootstrap(baseline: Times, fix: Times, horizon: float) -> Estimate:
+    def counted_bootstrap(baseline: Times, fix: Times, horizon: float, confidence: float) -> Estimate:
         calls["bootstrap"] += 1
-        return speed_up(baseline, fix, horizon)
+        return speed_up(baseline, fix, horizon, confidence=confidence)
 
     monkeypatch.setattr(RunFolder, "result", counted_read)
     monkeypatch.setattr("eureka.study.comparison.speed_up", counted_bootstrap)

@@ -58,9 +58,10 @@ class StateColumn(ProgressColumn):
 
 
 class StudyProgress(TerminalProgress):
-    """A bar for each run of a study, below the number of those that have ended."""
+    """A bar for each run of a study, below the number of those that have ended and what else is to be said."""
 
-    def __init__(self) -> None:
+    def __init__(self, headline: Callable[[], str]) -> None:
+        self.headline = headline
         right = Column(justify="right")
         super().__init__(
             TextColumn("{task.description}", markup=False),
@@ -73,19 +74,19 @@ class StudyProgress(TerminalProgress):
 
     def get_renderables(self) -> Iterable[RenderableType]:
         ended = sum(task.fields["ended"] for task in self.tasks)
-        yield Text(f"{ended} of {len(self.tasks)} runs ended · Ctrl-C stops, the same command goes on", "dim")
+        yield Text(f"{ended} of {len(self.tasks)} runs ended{self.headline()} · Ctrl-C stops, the same command goes on", "dim")
         yield self.make_tasks_table(self.tasks)
 
 
 class StudyDisplay:
-    """Give it to a pool as `watch`; it shows within ``with``."""
+    """Give it to a pool as `watch`; it shows within ``with``. The headline is added to the number of runs that have ended."""
 
-    def __init__(self, folders: Sequence[RunFolder]) -> None:
+    def __init__(self, folders: Sequence[RunFolder], headline: Callable[[], str] = str) -> None:
         self.folders = folders
         self.labels = run_labels(folders)
         self.statuses = {folder.path: folder_status(folder) for folder in folders}
         self.at_work: set[Path] = set()
-        self.progress = StudyProgress()
+        self.progress = StudyProgress(headline)
         self.bars = {path: self.progress.add_task(label, **_bar(self.statuses[path])) for path, label in self.labels.items()}
 
     def __enter__(self) -> StudyDisplay:

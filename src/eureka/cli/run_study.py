@@ -6,8 +6,8 @@ import math
 import re
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ import typer
 
 from eureka.cli.options import as_json, print_json
 from eureka.errors import RequestError
+from eureka.formats import duration, plural
 
 if TYPE_CHECKING:
     from eureka.runs import Level, RunFolder
@@ -28,24 +29,53 @@ OnOption = Annotated[
 ]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Runs at a time, locally. [default: one for each core]")]
 BudgetOption = Annotated[str | None, typer.Option("--budget", metavar="TIME", help="Stop after this long, as in 90s, 45m or 2h.")]
+Advise = Callable[["Summary", "Pool"], "Advice | None"]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def run_study(title: str, studies: Sequence[Study], *, on: str, workers: int | None, budget: str | None, json: bool) -> None:
-    """Bring studies to their end, one after the other, and say what each has found."""
+@dataclass(frozen=True)
+class Advice:
+    """The command that decides what is open, and what it takes at least: the runs up to its next look."""
+
+    command: str
+    seeds: int
+    runs: int
+    workers: int
+    seconds: float | None
+
+    def __str__(self) -> str:
+        at_least = f"at least {plural(self.runs, 'more run')}, up to {self.seeds} seeds"
+        time = "" if self.seconds is None else f", about {duration(self.seconds)} on {plural(self.workers, 'core')}"
+        return f"To decide it ({at_least}{time}):\n  {self.command}"
+
+
+def run_study(
+    title: str,
+    studies: Sequence[Study],
+    *,
+    on: str,
+    workers: int | None,
+    budget: str | None,
+    json: bool,
+    advise: Advise | None = None,
+) -> None:
+    """Bring studies to their end, one after the other, and say what each has found.
+
+    advise   says what to do about a study with too few runs to tell
+    """
     from eureka.study.pool import check_failures
 
-    end, pool = time.monotonic() + seconds(budget), _pool(on, workers)
+    end, pool = time.monotonic() + seconds(budget), make_pool(on, workers)
     folders = [study.prepare() for study in studies]
     documents: list[dict[str, Any]] = []
     failures: list[Failure] = []
     for study, runs in zip(studies, folders, strict=True):
         name = title if len(studies) == 1 else f"{title}: {study.folder.name}"
-        summary, document, failed = _carry_out(name, study, runs, pool, end)
+        summary, document, failed = _carry_out(name, study, runs, pool, end, advise)
         documents.append(document)
         failures += failed
         if not json:
-            _print(summary, document["report"], heading=name if len(studies) > 1 else None)
+            print_summary(summary, document, heading=name if len(studies) > 1 else None)
     if json:
         print_json(documents[0] if len(studies) == 1 else {"title": title, "studies": documents})
     check_failures(failures, sum(map(len, folders)))
@@ -54,15 +84,16 @@ def run_study(title: str, studies: Sequence[Study], *, on: str, workers: int | N
 
 
 def _carry_out(
-    title: str, study: Study, folders: Sequence[RunFolder], pool: Pool, end: float
+    title: str, study: Study, folders: Sequence[RunFolder], pool: Pool, end: float, advise: Advise | None
 ) -> tuple[Summary, dict[str, Any], list[Failure]]:
     from eureka.study.summary import summarise
 
     if finished := _finished(folders):
         sys.stderr.write(f"{finished} of {len(folders)} runs are finished already.\n")
-    failures = _run(pool, folders, end - time.monotonic())
+    failures = bring_to_end(pool, folders, end - time.monotonic())
     summary = summarise(folders)
-    return summary, write_summary(title, study.folder, summary, failures), failures
+    advice = advise(summary, pool) if advise and not failures else None
+    return summary, write_summary(title, study.folder, summary, failures, to_decide=advice), failures
 
 
 def seconds(text: str | None) -> float:
@@ -75,7 +106,7 @@ def seconds(text: str | None) -> float:
     return float(found[1]) * UNITS[found[2]]
 
 
-def _pool(on: str, workers: int | None) -> Pool:
+def make_pool(on: str, workers: int | None) -> Pool:
     place, _, address = on.partition(":")
     if place == "local" and not address:
         from eureka.study.pool import LocalPool
@@ -88,11 +119,12 @@ def _pool(on: str, workers: int | None) -> Pool:
     raise RequestError(f"--on {on}: the choices are 'local', 'ray' and 'ray:ADDRESS'.")
 
 
-def _run(pool: Pool, folders: Sequence[RunFolder], limit: float) -> list[Failure]:
+def bring_to_end(pool: Pool, folders: Sequence[RunFolder], limit: float, headline: Callable[[], str] = str) -> list[Failure]:
+    """Carry out the runs and show how they are doing; an interruption is told and passed on."""
     from eureka.cli.display import StudyDisplay
 
     try:
-        with StudyDisplay(folders) as display:
+        with StudyDisplay(folders, headline) as display:
             return pool.run(folders, display, limit)
     except (KeyboardInterrupt, SystemExit):
         sys.stderr.write(f"{_finished(folders)} of {len(folders)} runs are finished; the others have kept their checkpoints.\n")
@@ -103,7 +135,15 @@ def _finished(folders: Sequence[RunFolder]) -> int:
     return sum(folder.result() is not None for folder in folders)
 
 
-def write_summary(title: str, folder: Path, summary: Summary, failures: Sequence[Failure]) -> dict[str, Any]:
+def write_summary(
+    title: str,
+    folder: Path,
+    summary: Summary,
+    failures: Sequence[Failure],
+    *,
+    to_decide: Advice | None = None,
+    until_sure: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Write the report, ``runs.csv`` and ``summary.json``; the document is what the last one holds."""
     from eureka.files import write_whole
     from eureka.report.write import write_report_of
@@ -121,6 +161,8 @@ def write_summary(title: str, folder: Path, summary: Summary, failures: Sequence
         "over_rates": [one.to_json() for one in summary.over_rates],
         "unfinished": summary.unfinished,
         "failures": [{"run": failure.folder.name, "reason": failure.reason} for failure in failures],
+        "to_decide": None if to_decide is None else asdict(to_decide),
+        "until_sure": until_sure,
     }
     write_whole(folder / "summary.json", as_json(document).encode())
     return document
@@ -131,7 +173,8 @@ def _levels(summary: Summary) -> Sequence[Level]:
     return next(filter(None, (run.folder.levels() for run in summary.runs)), [])
 
 
-def _print(summary: Summary, report: str, heading: str | None) -> None:
+def print_summary(summary: Summary, document: dict[str, Any], heading: str | None = None) -> None:
+    """The table, a sentence for each comparison, and where the curves are."""
     from eureka.cli.table import print_cells, print_over_rates
 
     if heading:
@@ -139,7 +182,9 @@ def _print(summary: Summary, report: str, heading: str | None) -> None:
     print_cells(summary.cells)
     print_over_rates(summary.over_rates)
     sys.stdout.write("".join(f"{_sentence(comparison)}\n" for comparison in summary.comparisons))
-    sys.stdout.write(f"\nCurves of all runs: {report}\n")
+    if document["to_decide"]:
+        sys.stdout.write(f"{Advice(**document['to_decide'])}\n")
+    sys.stdout.write(f"\nCurves of all runs: {document['report']}\n")
 
 
 def _sentence(one: Comparison) -> str:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -157,6 +157,11 @@ class Arm:
     def ended(self) -> dict[float, list[Run]]:
         """The runs that have ended, by learning rate; a rate without any is left out."""
         return {lr: cell.ended for lr, cell in self.cells.items() if cell.ended}
+
+    def only(self, rates: Iterable[float], seeds: int) -> Arm:
+        """The same arm with these learning rates and the seeds below `seeds`."""
+        kept = {lr: [run for run in self.cells[lr].runs if run.config.seed < seeds] for lr in rates}
+        return replace(self, cells={lr: replace(self.cells[lr], runs=tuple(runs)) for lr, runs in kept.items()})
 
 
 @dataclass(frozen=True)

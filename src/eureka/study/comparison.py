@@ -64,13 +64,17 @@ def compare_arms(grouping: Grouping, baseline: str = BASELINE) -> list[Compariso
 
 def _compare_within(condition: Condition, baseline: str) -> list[Comparison]:
     arms = [arm for arm in condition.arms if arm.ended]
+    return [compare(condition, base, arm) for base, arm in pairs(arms, baseline)]
+
+
+def pairs(arms: Sequence[Arm], baseline: str = BASELINE) -> list[tuple[Arm, Arm]]:
+    """Which arms of a condition are compared, the baseline first; empty where there is no baseline."""
     base = baseline_of(arms, baseline)
     if base is None:
         return []
     others = [arm for arm in arms if arm.key.fix == baseline and arm is not base]
-    pairs = [(base, arm) for arm in arms if arm is not base]
-    pairs += [(other, arm) for other in others for arm in arms if arm is not other and arm.key.controls == other.key.controls]
-    return [_compare(condition, *pair) for pair in pairs]
+    alike = [(other, arm) for other in others for arm in arms if arm is not other and arm.key.controls == other.key.controls]
+    return [(base, arm) for arm in arms if arm is not base] + alike
 
 
 def baseline_of(arms: Sequence[Arm], fix: str) -> Arm | None:
@@ -80,9 +84,16 @@ def baseline_of(arms: Sequence[Arm], fix: str) -> Arm | None:
     return max(mine, key=lambda arm: (shared[arm.key.controls], -len(arm.key.controls)), default=None)
 
 
-def _compare(condition: Condition, base: Arm, arm: Arm) -> Comparison:
-    base_lr, base_runs = judged_runs(base)
-    lr, runs = judged_runs(arm)
+def compare(
+    condition: Condition, base: Arm, arm: Arm, *, judged: tuple[Arm, Arm] | None = None, confidence: float = 0.95
+) -> Comparison:
+    """An arm against its baseline, both of which have runs that ended; not yet corrected, and without a verdict.
+
+    judged   the two arms with only those rates and seeds by which they are judged; all unless given
+    """
+    judged_base, judged_arm = judged or (base, arm)
+    base_lr, base_runs = judged_runs(judged_base)
+    lr, runs = judged_runs(judged_arm)
     limit = horizon(*base_runs, *runs)
     mine, theirs = run_times(runs), run_times(base_runs)
     return Comparison(
@@ -95,7 +106,7 @@ def _compare(condition: Condition, base: Arm, arm: Arm) -> Comparison:
         baseline_runs=len(base_runs),
         median_step=median_time(mine),
         mean_wait=restricted_mean(mine, limit),
-        speed_up=speed_up(theirs, mine, limit),
+        speed_up=speed_up(theirs, mine, limit, confidence=confidence),
         p_value=log_rank(theirs, mine),
         p_corrected=1.0,
         working_rates=_working_rates(arm),
@@ -162,11 +173,25 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def verdict(one: Comparison, comparisons: int = 1) -> str:
     """The comparison in words."""
-    if smallest_p(one.baseline_runs, one.runs) * comparisons > LEVEL:
-        return f"not enough runs to tell ({one.runs} against {one.baseline_runs}); {_ratio(one)} so far{_rates(one)}"
+    if not enough_runs(one, comparisons):
+        return f"not enough runs to tell ({one.runs} against {one.baseline_runs}); {so_far(one)}"
+    return in_figures(one) if one.p_corrected <= LEVEL else f"no difference seen: {in_figures(one)}"
+
+
+def enough_runs(one: Comparison, comparisons: int) -> bool:
+    """Whether the clearest outcome of this many runs would not be taken for chance."""
+    return smallest_p(one.baseline_runs, one.runs) * comparisons <= LEVEL
+
+
+def so_far(one: Comparison) -> str:
+    """The ratio alone, where nothing has been decided."""
+    return f"{_ratio(one)} so far{_rates(one)}"
+
+
+def in_figures(one: Comparison) -> str:
+    """The ratio with its interval, p-value and number of runs."""
     n = f"n = {one.runs}" if one.runs == one.baseline_runs else f"n = {one.runs} and {one.baseline_runs}"
-    figures = f"{_ratio(one)}{_interval(one.speed_up)}, p = {one.p_corrected:.2g}, {n}{_rates(one)}"
-    return figures if one.p_corrected <= LEVEL else f"no difference seen: {figures}"
+    return f"{_ratio(one)}{_interval(one.speed_up)}, p = {one.p_corrected:.2g}, {n}{_rates(one)}"
 
 
 def smallest_p(a: int, b: int) -> float:

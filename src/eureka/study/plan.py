@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from eureka.errors import RequestError, UnknownNameError
 from eureka.experiment import check_contracts
 from eureka.files import make_folder
 from eureka.recipes import recipe as find_recipe
-from eureka.runs import Origin, Outcome, RunFolder, StoredConfig
+from eureka.runs import Origin, Outcome, Run, RunFolder, StoredConfig
 
 KEYS = ("recipe", "set", "variants", "grid")
 """The keys of a study's file."""
@@ -73,6 +73,19 @@ class Study:
         check_contracts(self.configs)
         make_folder(self.folder)
         return [self._prepare(config) for config in self.configs]
+
+    def runs(self) -> list[Run]:
+        """All its runs as they are now, also those whose folders are not laid out yet."""
+        return [self._run(config) for config in self.configs]
+
+    def only(self, runs: Iterable[Run]) -> Study:
+        """The same study with some of its runs."""
+        names = {run.folder.name for run in runs}
+        return replace(self, configs=[config for config in self.configs if run_name(config) in names])
+
+    def _run(self, config: RunConfig) -> Run:
+        folder = RunFolder(self.folder / run_name(config))
+        return Run(folder, StoredConfig(config.to_json()), folder.result())
 
     def take(self, outcomes: Mapping[str, Outcome]) -> int:
         """Take the outcomes of runs that were done elsewhere; a run that has begun here is left alone. How many there were.

@@ -34,6 +34,10 @@ class Failure:
 class Pool(Protocol):
     """What brings runs to their end."""
 
+    @property
+    def workers(self) -> int:
+        """how many runs at a time"""
+
     def run(
         self, folders: Sequence[RunFolder], watch: Watch | None = None, budget_seconds: float = math.inf
     ) -> list[Failure]: ...

@@ -41,6 +41,10 @@ class RayPool:
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise RequestError(f"--on ray:{address}: no Ray cluster answers there ({_first_line(error)}).") from None
 
+    @property
+    def workers(self) -> int:
+        return int(self.ray.cluster_resources().get("CPU", 1))
+
     def run(self, folders: Sequence[RunFolder], watch: Watch | None = None, budget_seconds: float = math.inf) -> list[Failure]:
         """Bring every run to its end, or as far as the budget lasts."""
         task = self.ray.remote(num_cpus=1, max_retries=RETRIES)(run_on_node)

@@ -46,8 +46,13 @@ class Summary:
 
 def summarise(folders: Iterable[RunFolder]) -> Summary:
     """Read every run once, group the runs, and compare the arms."""
-    grouping = group_runs([run for run in map(read_run, folders) if run is not None])
+    grouping = grouped(folders)
     return Summary(grouping, compare_arms(grouping), over_rates(grouping))
+
+
+def grouped(folders: Iterable[RunFolder]) -> Grouping:
+    """Read every run once and group the runs."""
+    return group_runs([run for run in map(read_run, folders) if run is not None])
 
 
 def write_runs(runs: Sequence[Run], path: Path) -> None:
