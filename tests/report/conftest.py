@@ -24,6 +24,7 @@ from eureka.runs import (
     Metrics,
     Origin,
     Outcome,
+    PositionShare,
     ProbeRecord,
     Probes,
     Readings,
@@ -126,7 +127,15 @@ def outcome(lines: list[Metrics], levels: list[Level], status: Status, steps: in
     )
 
 
-def plant_attention(folder: RunFolder, leap: float | None = None, *, every: int = 50, layers: int = 2, tokens: int = 5) -> None:
+def plant_attention(
+    folder: RunFolder,
+    leap: float | None = None,
+    *,
+    every: int = 50,
+    layers: int = 2,
+    tokens: int = 5,
+    shares: bool = True,
+) -> None:
     """Lines and maps of a run whose attention sharpens at `leap`, and what was read off its layers."""
     last = 1200
     sharpness = {step: 0.0 if leap is None else 1 / (1 + math.exp((leap - step) / 30)) for step in range(0, last + 1)}
@@ -134,7 +143,8 @@ def plant_attention(folder: RunFolder, leap: float | None = None, *, every: int 
     log.open(0)
     for step in range(0, last, every):
         sites = [SiteRecord(i, f"blocks.{i}.attention", _values(sharpness[step], i)) for i in range(layers)]
-        record = ProbeRecord(step, sites)
+        share = PositionShare(site="blocks.0.attention", logits=[0.1 + 0.6 * sharpness[step], 0.3 + 0.6 * sharpness[step]])
+        record = ProbeRecord(step, sites, share if shares else None)
         log.append(record)
     folder.map_file(0).parent.mkdir()
     for step in range(0, last + 1, 200):

@@ -51,6 +51,26 @@ def test_the_curves_are_means_over_heads_of_each_layer(folder: Path, groups_of: 
     assert plain.ratio[1] == pytest.approx([0.1] * 24), "a head without a number is left out of the mean"
 
 
+def test_the_position_share_is_a_mean_over_heads_and_absent_in_older_runs(
+    tmp_path: Path, plant: Any, plant_attention: Any, groups_of: GroupsOf
+) -> None:
+    plant_attention(plant(tmp_path / "study"))
+    plant_attention(plant(tmp_path / "study", {"training.seed": 1}), shares=False)
+    data = attention_figure(groups_of(tmp_path / "study"))
+    assert data is not None
+    assert [run.share for run in data.runs] == [pytest.approx([0.2] * 24), []]
+    page = write_report([tmp_path / "study"], tmp_path / "new.html").read_text(encoding="utf-8")
+    assert "whether it learns, and what it goes by" in page
+    assert "The position share says by what the first attention tells tokens apart" in page
+
+
+def test_a_study_of_older_runs_says_nothing_about_positions(tmp_path: Path, plant: Any, plant_attention: Any) -> None:
+    plant_attention(plant(tmp_path / "study"), shares=False)
+    page = write_report([tmp_path / "study"], tmp_path / "old.html").read_text(encoding="utf-8")
+    assert "How even attention is, and whether it learns" in page
+    assert "The position share says" not in page
+
+
 def test_a_large_study_stays_small(tmp_path: Path, plant: Any, monkeypatch: pytest.MonkeyPatch, groups_of: GroupsOf) -> None:
     draw = random.Random(0)
     for seed in range(4):

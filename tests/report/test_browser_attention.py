@@ -32,11 +32,11 @@ def values(page: Page, place: str, field: str) -> list[Any]:
     )
 
 
-def test_every_run_has_an_entropy_and_a_ratio_and_every_leap_a_mark_on_its_line(page: Page) -> None:
-    assert page.drawn("#inside") == 2 * len(FIXES) * len(RATES)
+def test_every_run_has_three_curves_and_every_leap_a_mark_on_its_line(page: Page) -> None:
+    assert page.drawn("#inside") == 3 * len(FIXES) * len(RATES)
     marks = page.ask("""return document.getElementById('inside')._fullData.filter((t) => t.mode === 'markers')
         .map((t) => [t.x.length, t.x[0], t.y[0], t.marker.symbol, t.yaxis])""")
-    assert len(marks) == 2 * len(RATES)
+    assert len(marks) == 3 * len(RATES)
     count, step, entropy, symbol, _ = marks[0]
     assert (count, symbol) == (1, "diamond")
     assert 450 <= step <= 600
@@ -47,7 +47,7 @@ def test_every_run_has_an_entropy_and_a_ratio_and_every_leap_a_mark_on_its_line(
 
 def test_a_fix_that_is_hidden_is_hidden_here_too(page: Page) -> None:
     page.click("#plot .legendtoggle", 1)
-    page.until(lambda: page.drawn("#inside") == 2 * len(RATES))
+    page.until(lambda: page.drawn("#inside") == 3 * len(RATES))
     assert set(values(page, "readings", "legendgroup")) == {"fix 0"}
 
 
@@ -57,15 +57,18 @@ def test_a_layer_can_be_chosen(page: Page) -> None:
     )
     assert page.ask(script) == pytest.approx(0.955)
     page.click("#inside ~ figcaption")  # nothing happens outside the controls
+    share = "return document.getElementById('inside')._fullData.filter((t) => t.mode === 'lines' && t.yaxis === 'y5')[0].y[0]"
+    assert page.ask(share) == pytest.approx(0.2)
     page.click("form:has(input[name=layer]) label", 2)
     page.until(lambda: page.ask(script) == pytest.approx(0.93))
+    assert page.ask(share) == pytest.approx(0.2), "it is that of the first attention"
     page.click("form:has(input[name=layer]) label", 0)
     page.until(lambda: page.ask(script) == pytest.approx(0.955))
 
 
 def test_the_choice_of_a_rate_is_followed(page: Page) -> None:
     page.click("form:has(#train) .segments label", 1)
-    page.until(lambda: page.drawn("#inside") == 2 * len(FIXES))
+    page.until(lambda: page.drawn("#inside") == 3 * len(FIXES))
 
 
 def test_the_slider_works_by_keyboard_and_says_where_it_stands(page: Page) -> None:

@@ -9,14 +9,17 @@ and content is not, so the part of key j that is position is its mean over sampl
     share = Σ cov_j(l, p) / Σ var_j(l),   both sums over samples and rows
 
 The shares of position and content add up to 1. The query is held: one that looks for a place counts as position, whatever its own
-content, and on fresh weights the share is that of the input. (The part of the *logits* that is the same for every sample is
+content, and on fresh weights the share is about that of the input. (The part of the *logits* that is the same for every sample is
 another question: it misses content that asks for a place, and on fresh weights it is about the square of the share of the input.)
 
 k̄_j is the mean over the *other* samples. With the sample itself, 1/B of k̄_j would be its own content, and the share of pure
 content 1/B instead of 0. Without it the estimate is unbiased, as cov(l, p) is linear in k̄; on few samples it may fall below 0.
 
-What stands at the same place in every sample counts as position: a class token, and the mean content of a place. Other samples
-count for key j if they see it; keys that no other sample sees, and rows that are left with fewer than two keys, do not count.
+What stands at the same place in every sample counts as position: a class token, and the mean content of a place. So the share may
+be well above that of the input: on fresh `tiles` it is 17 % beside 3 %.
+
+Other samples count for key j if they see it; keys that no other sample sees, and rows that are left with fewer than two keys, do
+not count.
 """
 
 from __future__ import annotations

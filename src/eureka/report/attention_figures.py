@@ -1,4 +1,5 @@
-"""What attention did, as the page's script gets it: entropy and gradients over training, weights on one sample, linear probes."""
+"""What attention did, as the page's script gets it: entropy, gradients and position share over training, weights on one sample,
+linear probes."""
 
 from __future__ import annotations
 
@@ -43,6 +44,8 @@ class AttentionCurves:
     """which of the lists of steps"""
     entropy: list[Values]
     ratio: list[Values]
+    share: Values
+    """the position share of the logits of the first attention; empty in a run that did not measure it"""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ class AttentionFigure:
     layers: int
     steps: list[list[int]]
     runs: list[AttentionCurves]
+
+    @property
+    def has_shares(self) -> bool:
+        return any(run.share for run in self.runs)
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,8 @@ def attention_figure(groups: Groups) -> AttentionFigure | None:
     layers = max((len(record.sites) for run in runs for record in run.attention), default=0)
     if not layers:
         return None
-    buckets = max(10, min(BUCKETS, NUMBERS // (4 * len(MEASURES) * layers * len(runs))))
+    columns = len(MEASURES) + 1  # and the position share; of each a bucket has two points
+    buckets = max(10, min(BUCKETS, NUMBERS // (2 * columns * (len(MEASURES) * layers + 1) * len(runs))))
     steps = SharedSteps()
     curves = [_attention_curves(groups, run, layers, buckets, steps) for run in runs]
     return AttentionFigure(layers, steps.lists, curves)
@@ -105,7 +113,8 @@ def attention_figure(groups: Groups) -> AttentionFigure | None:
 
 def _attention_curves(groups: Groups, run: ReportRun, layers: int, buckets: int, steps: SharedSteps) -> AttentionCurves:
     by_layer = {measure: _layers(run.attention, measure, layers) for measure in MEASURES}
-    chosen = thin([_mean_of_layers(values) for values in by_layer.values()], buckets=buckets)
+    share = np.array([record.position_share.of_logits if record.position_share else np.nan for record in run.attention])
+    chosen = thin([*(_mean_of_layers(values) for values in by_layer.values()), share], buckets=buckets)
     entropy, ratio = ([[rounded(value, 4) for value in layer[chosen]] for layer in by_layer[measure]] for measure in MEASURES)
     return AttentionCurves(
         fix=groups.fix_of(run).index,
@@ -116,6 +125,7 @@ def _attention_curves(groups: Groups, run: ReportRun, layers: int, buckets: int,
         steps=steps.place([run.attention[i].step for i in chosen]),
         entropy=entropy,
         ratio=ratio,
+        share=[rounded(value, 4) for value in share[chosen]] if np.isfinite(share).any() else [],
     )
 
 

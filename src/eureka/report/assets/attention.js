@@ -1,9 +1,11 @@
-/* Entropy and gradients of attention in every run, in the same cells as loss and accuracy. */
+/* Entropy, gradients and position share of attention in every run, in the same cells as loss and accuracy. */
 const inside = document.getElementById("inside");
+/* `first`: of the first attention alone, so that the choice of a layer changes nothing; older runs have none. */
 const MEASURES = [
   { key: "entropy", title: "Entropy of attention, share of log n", name: "entropy", format: ".3~f" },
   { key: "ratio", title: "Gradient ratio, q and k to v", name: "gradient ratio", format: ".2~g", log: true },
-];
+  { key: "share", title: "Position share of the logits", name: "position share", format: ".1~%", first: true },
+].filter(({ key }) => study.inside?.runs.some((run) => run[key].length));
 
 const known = (values) => values.filter((value) => value !== null);
 const mean = (values) => (values.length ? values.reduce((a, b) => a + b, 0) / values.length : null);
@@ -13,6 +15,8 @@ function ofLayer(layers) {
   if (state.layer !== null) return layers[state.layer];
   return layers[0].map((_, i) => mean(known(layers.map((layer) => layer[i]))));
 }
+
+const curveOf = (run, { key, first }) => (first ? run[key] : ofLayer(run[key]));
 
 /* Where a curve is at a step: on the line between its points, as it is drawn. */
 function valueAt(steps, values, step, log) {
@@ -29,13 +33,13 @@ function attentionCurve(run, cell, index, colours) {
   const name = short(study.fixes[run.fix].name);
   const colour = colours.fixes[run.fix];
   const steps = study.inside.steps[run.steps];
-  const where = state.layer === null ? "" : `, layer ${state.layer + 1}`;
+  const where = state.layer === null || metric.first ? "" : `, layer ${state.layer + 1}`;
   const value = `${metric.name}${where} %{y:${metric.format}}`;
   return {
     ...ofFix(run.fix, index),
     mode: steps.length > 1 ? "lines" : "markers",
     x: steps,
-    y: ofLayer(run[metric.key]),
+    y: curveOf(run, metric),
     name,
     connectgaps: false,
     line: { color: colour, width: cell.titled ? 1.4 : 1.8, dash: run.state === "unfinished" ? "dash" : "solid" },
@@ -51,14 +55,13 @@ function momentText({ seed, leap }) {
 
 function momentMarks(fix, runs, cell, index, colours) {
   const { symbol, name } = study.fixes[fix];
-  const { key, log } = cell.metric;
   return {
     ...ofFix(fix, index),
     mode: "markers",
     name: short(name),
     cliponaxis: false,
     x: runs.map((run) => run.leap.step),
-    y: runs.map((run) => valueAt(study.inside.steps[run.steps], ofLayer(run[key]), run.leap.step, log)),
+    y: runs.map((run) => valueAt(study.inside.steps[run.steps], curveOf(run, cell.metric), run.leap.step, cell.metric.log)),
     text: runs.map(momentText),
     marker: {
       symbol,
@@ -73,7 +76,7 @@ function momentMarks(fix, runs, cell, index, colours) {
 
 function attentionTraces(cells, colours) {
   return cells.flatMap((cell, index) => {
-    const runs = study.inside.runs.filter((run) => run.panel === cell.panel);
+    const runs = study.inside.runs.filter((run) => run.panel === cell.panel && run[cell.metric.key].length);
     const curves = runs.map((run) => attentionCurve(run, cell, index, colours));
     const leapt = study.fixes.map((_, fix) => runs.filter((run) => run.fix === fix && run.leap));
     const marks = leapt.flatMap((those, fix) => (those.length ? [momentMarks(fix, those, cell, index, colours)] : []));
@@ -92,7 +95,14 @@ const ratioRange = extent(ratios, 1).map((end, i) => Math.log10(end) + (i ? 0.15
 const decades = Array.from({ length: 25 }, (_, i) => 10 ** (i - 12));
 const ratioTicks = ratioRange[1] - ratioRange[0] > 2.5 ? decades : decades.flatMap((power) => [power, 3 * power]);
 
-function attentionAxis({ log }) {
+/* An estimate from few samples may fall below 0. */
+const shareLow = Math.min(-0.02, extent(allValues("share"), 0)[0] - 0.02);
+
+function attentionAxis({ log, first }) {
+  if (first) {
+    const ticktext = PERCENTS.map((percent) => `${percent} %`);
+    return { range: [shareLow, 1.02], tickvals: PERCENTS.map((percent) => percent / 100), ticktext };
+  }
   if (!log) return { range: [entropyLow, 1.01], nticks: 6, tickformat: "~g" };
   const ticktext = ratioTicks.map((tick) => String(Number(tick.toPrecision(1))));
   return { type: "log", range: ratioRange, tickvals: ratioTicks, ticktext };
