@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eureka.cli.display import StudyDisplay
+from eureka.cli.display import StudyDisplay, StudyProgress
 from eureka.config import RunConfig
 from eureka.runs import Outcome, RunFolder, StoredConfig
 
@@ -25,3 +25,8 @@ def test_a_line_for_an_event_names_the_run(tmp_path: Path, tiny: RunConfig, caps
     with StudyDisplay([first, second]):
         second.write_result(Outcome("diverged", 24, 1.0, 384, None, None, (), None, 0.5))
     assert capsys.readouterr().err == "norm_softmax, decisions 3, lr 0.001, seed 0: diverged\n"
+
+
+def test_the_headline_stands_beside_the_number_of_runs() -> None:
+    first, *_ = StudyProgress(lambda: " · round 2 of at most 5").get_renderables()
+    assert str(first) == "0 of 0 runs ended · round 2 of at most 5 · Ctrl-C stops, the same command goes on"
