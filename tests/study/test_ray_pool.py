@@ -53,6 +53,7 @@ def test_a_lost_node_costs_only_time_and_every_run_equals_one_of_this_process(
         study = Study.over(config, {"training.seed": [0, 1, 2]}, tmp_path / "study")
         folders = study.prepare()
         pool = RayPool(cluster.address)
+        assert pool.workers >= 1
 
         def lose_a_node() -> None:
             deadline = time.monotonic() + 90

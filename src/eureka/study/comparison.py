@@ -2,10 +2,10 @@
 
 Every arm is judged at its own best learning rate, chosen on one half of the seeds and judged on the other, and the other way
 round, so that a lucky choice does not flatter the ratio. The p-value compares the arms at the rates that are best by all their
-runs, where luck flatters both alike; an arm with five equally good rates more than one with a single good rate, so that it errs in
-up to 10 % of such studies. (Runs whose rates were chosen by each other's halves are not exchangeable: a permutation test of them
-errs in 10 to 20 %, even of arms that are alike.) The test in `sequential` holds for both, and needs more runs. Beside it stands
-the number of learning rates at which at least half of the runs leave the plateau.
+runs, where luck flatters both alike; of an arm with five equally good rates and one with a single good rate, it flatters the
+first, and errs in up to 10 % of such studies. (Runs whose rates were chosen by each other's halves are not exchangeable: a
+permutation test of them errs in 10 to 20 %, even of arms that are alike.) The test in `sequential` holds for both, and needs more
+runs. Beside it stands the number of learning rates at which at least half of the runs leave the plateau.
 """
 
 from __future__ import annotations
