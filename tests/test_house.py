@@ -141,6 +141,7 @@ def test_the_public_names_are_frozen_and_exist() -> None:
         "patch",
         "position_share",
         "read_curve",
+        "read_log",
         "recipe",
         "run",
         "run_config",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eureka.curves.moment import EurekaMoment
     from eureka.curves.online import OnlineDetector
     from eureka.curves.plateaus import find_plateaus
-    from eureka.curves.readers.curve import read_curve
+    from eureka.curves.readers.curve import read_curve, read_log
     from eureka.errors import EurekaError, RequestError
     from eureka.experiment import RunResult, run
     from eureka.patching.patch import patch
@@ -50,6 +50,7 @@ __all__ = [
     "patch",
     "position_share",
     "read_curve",
+    "read_log",
     "recipe",
     "run",
     "run_config",
@@ -66,7 +67,7 @@ _MODULES = {
     "linear_probes": "eureka.probes.linear",
     "patch": "eureka.patching.patch",
     "position_share": "eureka.probes.position_share",
-    "read_curve": "eureka.curves.readers.curve",
+    **dict.fromkeys(["read_curve", "read_log"], "eureka.curves.readers.curve"),
     "recipe": "eureka.recipes",
     "write_report": "eureka.report.write",
     **dict.fromkeys(["ClearStart", "clear_start"], "eureka.starts.clear_start"),

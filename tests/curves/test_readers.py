@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from eureka.curves.grid import Array
-from eureka.curves.readers import delimited, series
+from eureka.curves.readers import delimited
+from eureka.curves.readers import table as tables
 from eureka.curves.readers.curve import read_curve
-from eureka.curves.readers.series import Series
+from eureka.curves.readers.table import TableBuilder
 from eureka.curves.readers.tensorboard import scalars
 from eureka.errors import RequestError, UnknownNameError
 
@@ -80,7 +81,7 @@ def test_fast_and_slow_parsing_agree(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file.write_text(table(","))
     monkeypatch.setattr(delimited, "BLOCK", 300)  # many blocks that end within lines
     fast = read_curve(file)
-    monkeypatch.setattr(delimited, "_table", delimited._row_by_row)
+    monkeypatch.setattr(delimited, "_columns", delimited._field_by_field)
     slow = read_curve(file)
     assert np.array_equal(fast.steps, slow.steps)
     assert np.array_equal(fast.values, slow.values)
@@ -240,20 +241,20 @@ def test_the_last_line_of_a_run_in_progress_may_be_short(tmp_path: Path) -> None
 def test_a_table_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, parsed, told = tmp_path / "log.csv", 0, 0
     file.write_text(table(","))
-    whole = delimited._table
+    whole = delimited._columns
 
-    def counted(path: Path, layout: delimited.Layout, text: bytes, line: int, last: bool) -> Array:
+    def counted(path: Path, layout: delimited.Layout, builder: TableBuilder, text: bytes, line: int, last: bool) -> list[Array]:
         nonlocal parsed
-        rows = whole(path, layout, text, line, last)
-        parsed += len(rows)
-        return rows
+        columns = whole(path, layout, builder, text, line, last)
+        parsed += len(columns[0])
+        return columns
 
     def progress(count: int) -> None:
         nonlocal told
         told += count
 
     monkeypatch.setattr(delimited, "BLOCK", 300)
-    monkeypatch.setattr(delimited, "_table", counted)
+    monkeypatch.setattr(delimited, "_columns", counted)
     curve = read_curve(file, progress=progress)
     assert curve.lr is not None
     assert parsed == curve.points == 100
@@ -278,16 +279,18 @@ def test_a_damaged_archive_gives_one_sentence_wherever_the_damage_is(tmp_path: P
             read_curve(file)
 
 
-def test_a_thinned_series_keeps_its_mean_and_its_bounds() -> None:
+def test_a_thinned_table_keeps_its_means_and_its_bounds() -> None:
     rng = np.random.default_rng(0)
-    values, thin = rng.standard_normal(100_003), Series(limit=1000)
-    for part in np.array_split(values, 37):
-        thin.add(np.arange(len(part), dtype=float) + thin.points, part)
-    steps, kept = thin.result()
-    assert thin.points == len(values)
-    assert 400 <= len(steps) <= 1001
-    assert np.all(np.diff(steps) > 0)
-    assert kept[:-2].mean() == pytest.approx(values.mean(), abs=0.01)
+    values, builder = rng.standard_normal(100_003), TableBuilder(cells=2000)
+    steps = np.arange(len(values), dtype=float)
+    for part in np.array_split(np.arange(len(values)), 37):
+        builder.add({"step": steps[part], "loss": values[part]})
+    thin = builder.finish()
+    assert thin.points["loss"] == len(values)
+    assert 400 <= thin.rows <= 1000
+    assert thin.every >= len(values) / 1000
+    assert np.all(np.diff(thin.columns["step"]) > 0)
+    assert thin.columns["loss"].mean() == pytest.approx(values.mean(), abs=0.02)
 
 
 def test_a_long_file_is_read_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +299,7 @@ def test_a_long_file_is_read_in_bounded_memory(tmp_path: Path, monkeypatch: pyte
         out.write("step,loss\n")
         for start in range(0, 400_000, 50_000):
             out.write("".join(f"{i},{2.0 - i / 1e6:.5f}\n" for i in range(start, start + 50_000)))
-    monkeypatch.setattr(series.Series.__init__, "__defaults__", (20_000,))
+    monkeypatch.setattr(tables, "CELLS", 40_000)
     monkeypatch.setattr(delimited, "BLOCK", 1 << 16)
     tracemalloc.start()
     curve = read_curve(file)

@@ -15,79 +15,119 @@ from eureka.errors import RequestError
 
 if TYPE_CHECKING:
     from eureka.curves.finding import Finding
+    from eureka.curves.readers.curve import Curve
 
 LONG = 50_000_000
 """Reading a file of at least this many bytes shows a progress bar."""
+PICTURES = 6
+"""Curves of a log that are all drawn; of more, only those with a moment."""
 
 
 def detect(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE…", help="CSV, TSV, JSON Lines, trainer_state.json, TensorBoard events, or a folder with one."
+            metavar="LOG…",
+            help="CSV, JSON, JSON Lines, a text log, TensorBoard events, a W&B run file, or a folder, also of Hugging Face,"
+            " Lightning, W&B or MLflow; with one run or many.",
         ),
     ],
-    column: Annotated[str | None, typer.Option("--column", metavar="C", help="The loss. [default: guessed by name]")] = None,
+    column: Annotated[
+        str | None, typer.Option("--column", metavar="C", help="The curve. [default: all losses and metrics]")
+    ] = None,
     step_column: Annotated[
-        str | None, typer.Option("--step-column", metavar="C", help="The step. [default: guessed by name]")
+        str | None, typer.Option("--step-column", metavar="C", help="The step. [default: the best that rises]")
     ] = None,
     lr_column: Annotated[
-        str | None, typer.Option("--lr-column", metavar="C", help="The learning rate. [default: guessed]")
+        str | None, typer.Option("--lr-column", metavar="C", help="The learning rate. [default: by name]")
     ] = None,
     lr_file: Annotated[Path | None, typer.Option("--lr-file", metavar="FILE", help="A log of the learning rate alone.")] = None,
+    rising: Annotated[
+        bool | None, typer.Option("--rising/--falling", help="More is better, or less. [default: by the name of the metric]")
+    ] = None,
     min_confidence: Annotated[
         float, typer.Option("--min-confidence", metavar="P", min=0.0, max=1.0, help="Report moments at least this sure.")
     ] = 0.5,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot as .html or .png.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say where the loss sat on a plateau, where it left it abruptly, and how sure that is."""
+    """Say where each curve of a log sat on a plateau, where it left it abruptly, and how sure that is."""
     from eureka.curves.finding import examine
     from eureka.curves.plot import check_plot, write_plot
     from eureka.curves.readers.curve import read_log
+    from eureka.curves.together import pairs
 
     if plot is not None:
         check_plot(plot)
-    findings, failed = [], False
+    logs: list[list[Finding]] = []
     for file in files:
         try:
             with _bar(file) as progress:
                 curves = read_log(
-                    file, column=column, step_column=step_column, lr_column=lr_column, lr_file=lr_file, progress=progress
+                    file,
+                    column=column,
+                    step_column=step_column,
+                    lr_column=lr_column,
+                    lr_file=lr_file,
+                    rising=rising,
+                    progress=progress,
                 )
-                findings += [examine(curve, min_confidence=min_confidence) for curve in curves]
+                logs.append([examine(curve, min_confidence=min_confidence) for curve in curves])
         except RequestError as error:
             message = str(error)
             sys.stderr.write(f"eureka: {message if message.startswith(str(file)) else f'{file}: {message}'}\n")
-            failed = True
+    findings = [finding for log in logs for finding in log]
     if json:
-        print_json({"files": [finding.document() for finding in findings]})
+        together = [pair.document() for log in logs for pair in pairs(log)]
+        print_json({"files": [finding.document() for finding in findings], "together": together})
     else:
-        for finding in findings:
-            _print(finding)
+        for log in logs:
+            _print_log(log)
     if plot is not None and findings:
         write_plot(findings, plot)
-    if failed:
+    if len(logs) < len(files):
         raise typer.Exit(2)
 
 
-def _print(finding: Finding) -> None:
-    """The verdict, the moments, and the curve, for people."""
+def _print_log(findings: list[Finding]) -> None:
+    """Everything about one log, for people: each curve, then what is not judged, then train and validation together."""
+    from eureka.curves.together import pairs
+
+    for finding in findings:
+        _print(finding, picture=len(findings) <= PICTURES or bool(finding.moments))
+    curve, out = findings[0].curve, sys.stdout.write
+    judged = {name for finding in findings for name in (finding.curve.metric, finding.curve.step_name)}
+    others = [name for name in curve.metrics if name not in judged and not any(one.endswith(f" {name}") for one in judged)]
+    if others:
+        out(f"{curve.file}: also there: {', '.join(others[:12])}{', …' if len(others) > 12 else ''} (choose with --column)\n")
+    for pair in pairs(findings):
+        if (sentence := pair.sentence()) is not None:
+            out(f"{pair.train.title}: {sentence}\n")
+    out("\n")
+
+
+def _print(finding: Finding, *, picture: bool) -> None:
+    """The verdict, what was read, the moments and the curve."""
     from eureka.curves.plot import terminal_plot
     from eureka.formats import step
 
     curve, out = finding.curve, sys.stdout.write
-    out(f"{curve.file}: {finding.verdict()}\n")
-    out(f"  {curve.metric} by {curve.step_name}, {curve.points:,} points\n")
-    others = [name for name in curve.metrics if name not in (curve.metric, curve.step_name)]
-    if others:
-        out(f"  also there: {', '.join(others[:12])}{', …' if len(others) > 12 else ''} (choose with --column)\n")
+    out(f"{finding.title}: {finding.verdict()}\n")
+    out(f"  {curve.metric} by {curve.step_name}, {curve.points:,} points{_taken_as(curve)}\n")
+    for note in curve.notes:
+        out(f"  {note}\n")
     for moment in finding.moments:
         span = " → ".join(step(at) for at in (moment.onset, moment.steepest, moment.end))
-        out(f"  {moment.kind:8}  {span}  loss {moment.before:.4g} → {moment.after:.4g}  confidence {moment.confidence:.2f}\n")
-    for line in terminal_plot(curve.values, curve.steps, finding.moments, finding.plateaus):
+        what = "value" if curve.rising else "loss"
+        out(f"  {moment.kind:8}  {span}  {what} {moment.before:.4g} → {moment.after:.4g}  confidence {moment.confidence:.2f}\n")
+    for line in terminal_plot(curve.values, curve.steps, finding.moments, finding.plateaus) if picture else ():
         out(f"  {line}\n")
-    out("\n")
+
+
+def _taken_as(curve: Curve) -> str:
+    """What the name of a curve says."""
+    role = f" ({curve.role})" if curve.role != "other" else ""
+    return f"{role}, more is better" if curve.rising else role
 
 
 @contextmanager

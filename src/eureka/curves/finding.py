@@ -21,14 +21,24 @@ class Finding:
     plateaus: list[Plateau]
     moments: list[EurekaMoment]
 
+    @property
+    def title(self) -> str:
+        """Which curve it is: its file and, where that holds several, its run."""
+        return " · ".join(one for one in (self.curve.file, self.curve.run) if one)
+
+    @property
+    def eurekas(self) -> list[EurekaMoment]:
+        return [moment for moment in self.moments if moment.kind == "eureka"]
+
     def verdict(self) -> str:
         """What was found, in one sentence."""
-        eurekas = [moment for moment in self.moments if moment.kind == "eureka"]
-        others = len(self.moments) - len(eurekas)
+        if len(self.curve.values) < THRESHOLDS.min_points:
+            return f"too short to judge ({plural(len(self.curve.values), 'point')})"
+        others = len(self.moments) - len(self.eurekas)
         aside = f" ({plural(others, 'other drop')} explained)" if others else ""
-        if eurekas:
-            where = ", ".join(step(moment.steepest) for moment in eurekas)
-            return f"{plural(len(eurekas), 'Eureka-moment')}, at {self.curve.step_name} {where}{aside}"
+        if self.eurekas:
+            where = ", ".join(step(moment.steepest) for moment in self.eurekas)
+            return f"{plural(len(self.eurekas), 'Eureka-moment')}, at {self.curve.step_name} {where}{aside}"
         steps = self.curve.steps
         late = float(steps.max() - 0.05 * (steps.max() - steps.min()))
         if self.plateaus and self.plateaus[-1].end >= late:
@@ -40,10 +50,14 @@ class Finding:
         keys = ("onset", "steepest", "end", "before", "after", "kind", "confidence")
         return {
             "file": self.curve.file,
+            "run": self.curve.run,
             "metric": self.curve.metric,
+            "role": self.curve.role,
+            "rising": self.curve.rising,
             "step": self.curve.step_name,
             "metrics": list(self.curve.metrics),
             "points": self.curve.points,
+            "notes": list(self.curve.notes),
             "plateaus": [{"start": one.start, "end": one.end, "level": one.level} for one in self.plateaus],
             "moments": [{key: getattr(moment, key) for key in keys} for moment in self.moments],
         }
@@ -51,5 +65,12 @@ class Finding:
 
 def examine(curve: Curve, *, min_confidence: float = THRESHOLDS.sure) -> Finding:
     """Find the plateaus and moments of a curve."""
-    moments = detect(curve.values, curve.steps, lr=curve.lr, min_confidence=min_confidence)
+    moments = detect(
+        curve.values,
+        curve.steps,
+        lr=curve.lr,
+        epochs=curve.epochs if curve.role != "validation" else None,  # only what is trained on is memorised
+        rising=curve.rising,
+        min_confidence=min_confidence,
+    )
     return Finding(curve=curve, plateaus=find_plateaus(curve.values, curve.steps, moments=moments), moments=moments)

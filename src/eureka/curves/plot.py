@@ -59,7 +59,7 @@ def _write_html(findings: Sequence[Finding], path: Path) -> None:
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
-    titles = [f"{finding.curve.file}: {finding.verdict()}" for finding in findings]
+    titles = [f"{finding.title}: {finding.verdict()}" for finding in findings]
     figure = make_subplots(rows=len(findings), cols=1, subplot_titles=titles)
     for row, finding in enumerate(findings, start=1):
         x, y = drawn_points(finding)
@@ -103,7 +103,7 @@ def _draw_panel(axes: Axes, finding: Finding) -> None:
     axes.plot(*drawn_points(finding), color=CURVE, linewidth=0.8)
     axes.margins(x=0.0)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(f"{Path(curve.file).name}: {finding.verdict()}", fontsize="medium", loc="left", parse_math=False)
+    axes.set_title(f"{Path(finding.title).name}: {finding.verdict()}", fontsize="medium", loc="left", parse_math=False)
     axes.set_xlabel(curve.step_name, parse_math=False)
     axes.set_ylabel(curve.metric, parse_math=False)
 

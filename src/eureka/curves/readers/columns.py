@@ -1,71 +1,182 @@
-"""Which column is the loss, which the step, which the learning rate: a sensible guess by name."""
+"""What a column is, by its name: a counter, an epoch, a rate, a loss, a metric of which more is better, or something else."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal
 
-from eureka.curves.readers.series import ROWS, Log
 from eureka.errors import UnknownNameError
 
-STEPS = (
-    r"(global|train(er|ing)?|opt\w*)?[_/. ]*(global)?_?steps?",
-    r"_step|iter(ation)?s?(_num)?|n_iter|it|updates?|batch(es)?",
-    r"tokens(_seen)?|samples(_seen)?|epochs?|t|x|index",
+Role = Literal["train", "validation", "other"]
+
+ROWS = "row number"
+"""The name of the step when a log has none."""
+OF = " of"
+"""``iteration 100/5000`` is two columns: ``iteration`` and ``iteration of``."""
+BATCH = "batch"
+"""The name of a counter that stands without one, as in ``[ 50/312]``."""
+
+WHAT = r"(train|training|valid|val|trainer|opt\w*|env|gradient|current|cur|total|num|n|log)"
+COUNTERS = (
+    rf"({WHAT}_)*(global_(steps?|iter(ation)?s?)|num_updates)",
+    rf"({WHAT}_)*(steps?|timesteps?|updates?)(_num|_number|_id|_idx)?",
+    rf"({WHAT}_)*(iter(ation)?s?|it|itr|batch(es)?|minibatch(es)?|s)(_num|_number|_id|_idx|_i)?",
+    r"(\w+_)?(tokens|samples|examples|frames|images|sequences)(_seen|_processed|_consumed)?",
+    rf"({WHAT}_)*(epochs?|ep|rounds?|generations?)(_num|_number|_id|_idx)?|t|x|index|unnamed0?",
 )
-LOSSES = (
-    r"(train(ing)?[-_/. ]*)?loss([-_/. ]*train(ing)?)?",
-    r".*train.*loss.*|.*loss.*train.*",
-    r"lm[-_ ]?loss|mlm[-_ ]?loss|total[-_ ]?loss|.*(?<!val)(?<!valid)(?<!eval)(?<!test)(?<!validation)[-_/. ]loss",
-    r".*loss.*",
-    r".*(nll|cross[-_ ]?entropy|perplexity|ppl|bpb|bits).*",
-    r".*(mse|rmse|error|cost|objective).*|y|value",
+"""Names of counters, the best first: each pattern is tried on all columns before the next."""
+EPOCH = rf"({WHAT}_)*(epochs?|ep)(_num|_number|_id|_idx)?"
+RATE = r"(\w+_)?(lr\d*|learning_rate)(_\w+)?"
+
+
+_cached = lru_cache(maxsize=4096)  # a log asks for the same few names again and again
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TRAIN = {"train", "training", "trn", "tr", "trl"}
+VALIDATION = {"val", "valid", "validation", "eval", "evaluation", "test", "testing", "dev", "heldout", "holdout", "vl", "tel"}
+LOSS = _set(
+    """
+    loss losses nll nlls ce bce xent xentropy crossentropy perplexity ppl bpb bpc bpd bits mse rmse mae mape error err cost
+    objective wer cer ter fid lpips elbo kl regret residual energy trl tel
+    """
 )
-RATES = (r"(.*[-_/. ])?(lr|learning[-_ ]?rate)([-_/. ].*)?",)
-ASIDE = r".*(__min|__max)$|.*(time|runtime|per_second|timestamp|grad|norm|flops|memory|seed|scale|accuracy|acc)([-_/. ].*)?$"
-"""Columns that are not a loss, whatever else their names say."""
+RISING = _set(
+    """
+    acc accuracy accuracies top f1 auc auroc auprc bleu sacrebleu rouge rougel rougelsum meteor cider chrf map ap ar mrr ndcg
+    hits em precision prec recall sensitivity specificity score scores reward rewards rew return returns r2 psnr ssim snr sdr
+    iou miou dice jaccard mcc kappa success correct pass win winrate elo spearman spearmanr pearson pearsonr nmi ari
+    hella hellaswag hel mmlu gsm
+    """
+)
+ASIDE = _set(
+    """
+    time times runtime seconds second sec secs ms s per speed throughput flops tflops memory mem gpu cpu wall elapsed eta date
+    timestamp wps ups bsz wpb grad gradient gnorm norm norms scale scaler seed std stdev stderr var min max best lowest highest
+    worst num number count size weight weights coef coefficient patience threshold margin temperature target params parameters
+    interval freq every fn function rank lr mom momentum wd decay beta dropout
+    """
+)
+"""A column with one of these words is not judged, whatever else its name says."""
+RUN = (
+    r"runs?(_?(id|name|hash|uuid|key|number))?|exp(eriment)?(_(id|name|key))?|trial(_id)?|seed|fold|name|id|job(_id)?"
+    r"|model(_name)?|worker|replica|rank|config"
+)
+SPLIT = r"(mode|split|phase|stage|subset|set|partition|dataset|type|kind|event|category|role|context_subset)"
+METRIC = r"(metric|metrics|metric_?name|tag|key|variable|measure|name_of_metric|series)"
+VALUE = r"(value|metric_?value|y|values|scalar)"
+FINAL = {"final", "best", "last"}
 
 
-def find_step(log: Log, wanted: str | None) -> str:
-    """The column of the steps: the wanted one, a likely name, the first of several columns without names, or the row number."""
-    if log.own_steps:
-        return ROWS
-    if wanted is not None:
-        return known(log.names, wanted, "column")
-    if not log.has_header:
-        return log.names[0] if len(log.names) > 1 else ROWS
-    return _first(log.names, STEPS) or ROWS
+@_cached
+def words(name: str) -> tuple[str, ...]:
+    """The words of a name, in small letters.
+
+    >>> words("train/lossAvg"), words("metrics/mAP50-95(B)"), words("Acc@1"), words("valLoss")
+    (('train', 'loss', 'avg'), ('metrics', 'map50', 'b'), ('acc',), ('val', 'loss'))
+    """
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", name[:200])
+    return tuple(re.findall(r"[a-z]+\d*", apart.lower().replace("cross-entropy", "crossentropy").replace("cross_entropy", "ce")))
 
 
-def find_loss(log: Log, step: str, rate: str | None, wanted: str | None) -> str | None:
-    """The column of the loss: the wanted one, the likeliest name, else the first column that is nothing else."""
-    if wanted is not None:
-        return known(log.names, wanted, "column")
-    others = [name for name in log.names if name not in (step, rate)]
-    plain = [name for name in others if not re.fullmatch(ASIDE, _tail(name))]
-    return _first(plain, LOSSES) or next((name for name in plain if not _matches(name, STEPS)), None) or next(iter(others), None)
+def joined(name: str) -> str:
+    return "_".join(words(name))
 
 
-def find_rate(log: Log, wanted: str | None) -> str | None:
-    """The column of the learning rate, if there is one."""
-    return known(log.names, wanted, "column") if wanted is not None else _first(log.names, RATES)
+def _stems(name: str) -> set[str]:
+    """The words of a name, also without their digits: ``acc1`` is an ``acc``."""
+    return {*words(name), *(word.rstrip("0123456789") for word in words(name))}
 
 
-def known(names: Sequence[str], wanted: str, kind: str) -> str:
+@_cached
+def rank(name: str) -> int | None:
+    """How good a counter a column is by its name, 0 the best; None if it is none."""
+    text = joined(name)
+    return next((i for i, pattern in enumerate(COUNTERS) if re.fullmatch(pattern, text)), None)
+
+
+@_cached
+def is_epoch(name: str) -> bool:
+    return re.fullmatch(EPOCH, joined(name)) is not None
+
+
+@_cached
+def is_rate(name: str) -> bool:
+    return re.fullmatch(RATE, joined(name)) is not None
+
+
+@_cached
+def is_aside(name: str) -> bool:
+    """Whether a column is certainly no curve to judge: a time, a norm, a running best, a W&B limit."""
+    return name.endswith(("__MIN", "__MAX", OF)) or bool(set(words(name)) & ASIDE) or is_rate(name)
+
+
+@_cached
+def is_loss(name: str) -> bool:
+    """
+    >>> [is_loss(name) for name in ("lm loss", "loss scale", "val/ce", "best_val_loss", "accuracy", "loss_cls")]
+    [True, False, True, False, False, True]
+    """
+    return not is_aside(name) and bool(_stems(name) & LOSS)
+
+
+@_cached
+def is_rising(name: str) -> bool:
+    """
+    >>> [is_rising(name) for name in ("val_acc", "top5_acc", "mAP50", "loss", "Rouge-L", "r2", "accuracy_loss")]
+    [True, True, True, False, True, True, False]
+    """
+    return not is_aside(name) and bool(_stems(name) & RISING) and not _stems(name) & LOSS
+
+
+def is_metric(name: str) -> bool:
+    return is_loss(name) or is_rising(name)
+
+
+@_cached
+def role_of(name: str) -> Role:
+    """
+    >>> role_of("train/loss"), role_of("valid_ppl"), role_of("loss")
+    ('train', 'validation', 'other')
+    """
+    found = set(words(name))
+    return "validation" if found & VALIDATION else "train" if found & TRAIN else "other"
+
+
+@_cached
+def base_of(name: str) -> str:
+    """The name of a metric without its role: what train and validation share.
+
+    >>> base_of("train/loss") == base_of("val_loss") == base_of("Loss")
+    True
+    """
+    plain = {"trl": "loss", "tel": "loss", "avg": "", "average": "", "mean": "", "value": "", "epoch": "", "step": ""}
+    kept = [plain.get(word, word) for word in words(name) if word not in (TRAIN | VALIDATION) - {"trl", "tel"}]
+    return "_".join(word for word in kept if word)
+
+
+@_cached
+def run_and_metric(name: str) -> tuple[str | None, str]:
+    """A W&B export calls its columns ``run name - metric``.
+
+    >>> run_and_metric("happy-lion-7 - train/loss"), run_and_metric("loss")
+    (('happy-lion-7', 'train/loss'), (None, 'loss'))
+    """
+    run, dash, metric = name.rpartition(" - ")
+    return (run.strip(), metric.strip()) if dash and metric.strip() else (None, name)
+
+
+@_cached
+def is_like(name: str, pattern: str) -> bool:
+    return re.fullmatch(pattern, joined(name)) is not None
+
+
+def known(names: Sequence[str], wanted: str, kind: str = "column") -> str:
     if wanted not in names:
         raise UnknownNameError(kind, wanted, names)
     return wanted
-
-
-def _tail(name: str) -> str:
-    """A W&B export calls its columns ``run name - metric``."""
-    return name.rpartition(" - ")[2].strip().lower()
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(re.fullmatch(pattern, _tail(name)) for pattern in patterns)
-
-
-def _first(names: Sequence[str], patterns: Sequence[str]) -> str | None:
-    """The first name that fits the first pattern that any name fits."""
-    return next((name for pattern in patterns for name in names if re.fullmatch(pattern, _tail(name))), None)

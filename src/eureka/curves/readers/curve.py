@@ -1,20 +1,38 @@
-"""Read the loss curve out of a log of any of the known formats."""
+"""Read the curves out of a log of any of the known formats."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from eureka.curves.grid import Array
-from eureka.curves.readers.columns import find_loss, find_rate, find_step
-from eureka.curves.readers.file_types import Progress, open_log
-from eureka.curves.readers.series import ROWS
+from eureka.curves.readers.columns import (
+    ROWS,
+    VALUE,
+    Role,
+    base_of,
+    is_epoch,
+    is_like,
+    is_loss,
+    is_rate,
+    is_rising,
+    known,
+    role_of,
+    run_and_metric,
+)
+from eureka.curves.readers.counters import Indexes, spread
+from eureka.curves.readers.folders import open_log
+from eureka.curves.readers.groups import Part, find_parts
+from eureka.curves.readers.steps import Axis, find_axis, run_starts
+from eureka.curves.readers.table import Progress, Source, Table
 from eureka.errors import RequestError
 
-Role = Literal["train", "validation", "other"]
+ORDER: dict[Role, int] = {"train": 0, "validation": 1, "other": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +47,11 @@ class Curve:
     lr: Array | None
     """The learning rate at each step, if the file (or the one given for it) has it."""
     points: int
-    """Points in the file; a very long series is kept thinned out."""
+    """Points in the file; a very long log is kept thinned out."""
     metrics: tuple[str, ...]
     """All numeric columns of the file."""
     run: str | None = None
-    """The name of the run inside the file or folder, if it holds several."""
+    """The name of the run inside the file or folder, if it says one."""
     role: Role = "other"
     rising: bool = False
     """Whether more is better, as of an accuracy."""
@@ -43,61 +61,192 @@ class Curve:
     """Which columns were taken and why, and what was done to the rows."""
 
 
-def read_log(path: str | Path, **options: Any) -> list[Curve]:
-    """Every curve of every run in a file or folder: runs in order, in each run train before validation."""
-    return [read_curve(path, **options)]
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The columns that the user names."""
+
+    column: str | None = None
+    step: str | None = None
+    rate: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.column, self.step, self.rate) if name is not None)
 
 
-def read_curve(
+def read_log(
     path: str | Path,
     *,
     column: str | None = None,
     step_column: str | None = None,
     lr_column: str | None = None,
     lr_file: str | Path | None = None,
+    rising: bool | None = None,
     progress: Progress | None = None,
-) -> Curve:
-    """The loss curve in a file or folder; columns that are not named are guessed, and the result names the guess.
+) -> list[Curve]:
+    """Every curve of every run in a file or folder: runs in order, in each run train before validation.
+
+    Columns that are not named are chosen, and the notes of a curve say how. `rising` says that more is better; without it the
+    name of the metric decides.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "log.csv"
-    ...     _ = file.write_text("step,loss\\n0,2.5\\n10,2.0\\n20,1.5\\n")
-    ...     curve = read_curve(file)
-    >>> curve.metric, curve.step_name, curve.values.tolist()
-    ('loss', 'step', [2.5, 2.0, 1.5])
+    ...     _ = file.write_text("step,loss,val_acc\\n0,2.5,0.1\\n10,2.0,0.2\\n20,1.5,0.4\\n")
+    ...     curves = read_log(file)
+    >>> [(curve.metric, curve.role, curve.rising, curve.values.tolist()) for curve in curves]
+    [('loss', 'train', False, [2.5, 2.0, 1.5]), ('val_acc', 'validation', True, [0.1, 0.2, 0.4])]
     """
-    path = Path(path)
-    with open_log(path, progress) as log:
-        if not log.names:
-            raise RequestError(f"{path}: holds no numbers.")
-        step = find_step(log, step_column)
-        rate = find_rate(log, lr_column)
-        metric = find_loss(log, step, rate, column)
-        if metric is None:
-            raise RequestError(
-                f"{path}: no column of numbers is left for the loss (there is {', '.join(log.names)}); name one with --column."
-            )
-        wanted = [metric]
-        if rate is not None and rate != metric and lr_file is None:
-            wanted.append(rate)
-        loss, *others = log.read(step, wanted)
-    if loss.points < 2:
+    path, request = Path(path), Request(column=column, step=step_column, rate=lr_column)
+    curves, failed = [], []
+    for source in open_log(path, request.names, progress):
+        try:
+            curves += _curves_of(path, source, request)
+        except RequestError as error:
+            failed.append(error)
+    if not curves:
+        raise failed[0]
+    if rising is not None:
+        curves = [replace(curve, rising=rising) for curve in curves]
+    if lr_file is not None:
+        curves = [replace(curve, lr=rates_of(Path(lr_file), curve.steps, step_column)) for curve in curves]
+    left = tuple(f"a part was not read ({error})" for error in failed)
+    return [replace(curve, notes=(*curve.notes, *left)) for curve in _in_order(curves)]
+
+
+def read_curve(path: str | Path, **options: Any) -> Curve:
+    """The first curve of a log of one run, which is its training loss if it has one; takes what `read_log` takes."""
+    curves = read_log(path, **options)
+    runs = {curve.run for curve in curves}
+    if len(runs) > 1:
+        raise RequestError(f"{path}: holds {len(runs)} runs; read_log gives the curves of all.")
+    return curves[0]
+
+
+def _in_order(curves: Sequence[Curve]) -> list[Curve]:
+    """By run, in the order of the log; losses before other metrics, train before validation."""
+    runs = list(dict.fromkeys(curve.run for curve in curves))
+    return sorted(curves, key=lambda curve: (runs.index(curve.run), curve.rising, ORDER[curve.role]))
+
+
+def _curves_of(path: Path, source: Source, request: Request) -> list[Curve]:
+    """The curves of one table: at least one, each with two points or more."""
+    table = source.table
+    if not table.numeric:
+        raise RequestError(f"{path}: holds no numbers.")
+    for name in request.names:
+        known(table.numeric, name)
+    rate = request.rate or next((name for name in table.numeric if is_rate(run_and_metric(name)[1])), None)
+    parts = [part for part in find_parts(table, request.column) if request.column or part.column not in (request.step, rate)]
+    if not parts:
         raise RequestError(
-            f"{path}: {metric!r} has {'one point' if loss.points else 'no finite value'}; a curve needs at least two."
+            f"{path}: no column of numbers is left for the loss (there is {', '.join(table.numeric)}); name one with --column."
         )
-    steps, values = loss.result()
-    rates = held(*others[0].result(), steps) if others else None
+    curves = [
+        _curve(path, source, part, request.step, rate, parts, notes)
+        for part, notes in _runs(table, parts, request.step)
+        if _there(table, part).sum() > 1
+    ]
+    found = [curve for curve in curves if len(curve.values) > 1]
+    if not found:
+        count = int(np.isfinite(table.columns[parts[0].column]).sum())
+        what = "one point" if count == 1 else "no finite value" if not count else "fewer than two points with a step"
+        raise RequestError(f"{path}: {parts[0].column!r} has {what}; a curve needs at least two.")
+    return found
+
+
+def _there(table: Table, part: Part) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.isfinite(table.columns[part.column][part.rows])
+
+
+def _runs(table: Table, parts: Sequence[Part], step: str | None) -> Iterator[tuple[Part, tuple[str, ...]]]:
+    """The parts, cut where a new run begins: several may have been written into one file, one after the other."""
+    for run in dict.fromkeys(part.run for part in parts):
+        same = [part for part in parts if part.run == run]
+        longest = max(same, key=lambda part: int(_there(table, part).sum()))
+        rows = longest.rows[_there(table, longest)]
+        starts, notes = rows[:1], tuple[str, ...]()
+        if step is None and not table.own_steps:
+            starts, notes = run_starts(table, rows, longest.column)
+        bounds = [0, *starts[1:].tolist(), table.rows]
+        for i, (a, b) in enumerate(pairwise(bounds), start=1):
+            for part in same:
+                name = part.run if len(bounds) == 2 else f"{part.run} ({i})" if part.run else f"run {i}"
+                yield replace(part, run=name, rows=part.rows[(part.rows >= a) & (part.rows < b)]), notes
+
+
+def _curve(
+    path: Path, source: Source, part: Part, step: str | None, rate: str | None, parts: Sequence[Part], notes: Sequence[str]
+) -> Curve:
+    """A part with its steps, its rate and its epochs."""
+    table = source.table
+    rows = part.rows[_there(table, part)]
+    axis = find_axis(table, rows, step, _numbers(table, part, rows))
+    title = f"{source.split} {part.title}".strip()
+    named = f"{source.hint} {title}" if is_like(part.title, VALUE) else title
+    run = " ".join(one for one in (source.run, part.run) if one) or None
     return Curve(
         file=str(path),
-        metric=metric,
-        step_name=step,
-        steps=steps,
-        values=values,
-        lr=rates if lr_file is None else _rates_of(Path(lr_file), steps, step_column),
-        points=loss.points,
-        metrics=tuple(log.names),
+        metric=part.column if part.title == run_and_metric(part.column)[1] and not source.split else title,
+        step_name=axis.name,
+        steps=axis.steps,
+        values=table.columns[part.column][axis.rows],
+        lr=_held(table, rate, part.rows, axis) if rate != part.column else None,
+        points=len(axis.rows) if table.every == 1 else table.points[part.column],
+        metrics=tuple(name for name in table.numeric if not table.own_steps or name != axis.name),
+        run=run,
+        role=_role(named, [f"{source.split} {other.title}" for other in parts]),
+        rising=is_rising(named),
+        epochs=_epochs(table, part, axis),
+        notes=(*source.notes, *table.notes, *notes, *_choice(part, named), *axis.notes),
     )
+
+
+def _role(title: str, others: Sequence[str]) -> Role:
+    """By name; what has no role in its name is train, if it is a loss or has a validation beside it."""
+    role = role_of(title)
+    beside = any(role_of(other) == "validation" and base_of(other) == base_of(title) for other in others)
+    return "train" if role == "other" and (is_loss(title) or beside) else role
+
+
+def _choice(part: Part, title: str) -> Iterator[str]:
+    """Why the column was taken, where its name does not say it."""
+    if not is_loss(title) and not is_rising(title):
+        yield f"{part.column} is not named like a loss: taken because it is nothing else; a fall counts unless --rising is given"
+
+
+def _numbers(table: Table, part: Part, rows: Indexes) -> Array:
+    """The numbers of rows, from 0, for a curve without steps; where other rows lie between, its own rows are counted."""
+    if table.labels:
+        return np.arange(len(rows), dtype=float)
+    return np.asarray((rows - part.rows[0]) * float(table.every) + 0.5 * (table.every - 1))
+
+
+def _held(table: Table, name: str | None, run: Indexes, axis: Axis) -> Array | None:
+    """A column at the steps of a curve; a gap takes the number that was logged last in the same run, or else first."""
+    if name is None or not len(run):
+        return None
+    column: Array = table.columns[name]
+    there = np.flatnonzero(np.isfinite(column))
+    there = there[(there >= run[0]) & (there <= run[-1])]
+    if np.array_equal(there, axis.rows):
+        return np.asarray(column[there])
+    steps = table.columns.get(axis.name)
+    if steps is not None and np.array_equal(steps[axis.rows], axis.steps):
+        there = there[np.isfinite(steps[there])]
+        return held(steps[there], column[there], axis.steps)
+    return held(there.astype(float), column[there], axis.rows.astype(float))
+
+
+def _epochs(table: Table, part: Part, axis: Axis) -> Array | None:
+    """The epoch of each point, also between whole ones; None where the file does not say it, or each point is a whole epoch."""
+    name = next((name for name in table.numeric if is_epoch(name) and not is_like(name, "epochs")), None)
+    epochs = _held(table, name, part.rows, axis)
+    if epochs is None or np.ptp(epochs) == 0:
+        return None
+    if not np.all(epochs == np.round(epochs)):
+        return epochs
+    return None if len(np.unique(epochs)) == len(epochs) else spread(epochs)
 
 
 def held(steps: Array, rates: Array, wanted: Array) -> Array | None:
@@ -113,16 +262,20 @@ def held(steps: Array, rates: Array, wanted: Array) -> Array | None:
     return np.asarray(rates[order][np.maximum(place, 0)])
 
 
-def _rates_of(path: Path, steps: Array, step_name: str | None) -> Array | None:
+def rates_of(path: Path, steps: Array, step_name: str | None) -> Array | None:
     """The learning rate at each step, out of a file of its own."""
-    with open_log(path) as log:
-        step = find_step(log, step_name if step_name in log.names else None)
-        rate = find_rate(log, None) or find_loss(log, step, None, None)
-        if rate is None:
-            raise RequestError(f"{path}: holds no learning rate.")
-        [series] = log.read(step, [rate])
-    own, rates = series.result()
-    numbered = step == ROWS and not log.own_steps
-    if numbered and len(own) != len(steps):
-        raise RequestError(f"{path}: {len(own)} learning rates without steps for a curve of {len(steps)} points.")
-    return held(steps if numbered else own, rates, steps)
+    [source, *_] = open_log(path, (), None)
+    table = source.table
+    rate = next((name for name in table.numeric if is_rate(name)), None) or next(
+        (part.column for part in find_parts(table)), None
+    )
+    if rate is None:
+        raise RequestError(f"{path}: holds no learning rate.")
+    rows = np.flatnonzero(np.isfinite(table.columns[rate]))
+    axis = find_axis(table, rows, step_name if step_name in table.numeric else None, rows.astype(float))
+    rates = table.columns[rate][axis.rows]
+    if axis.name == ROWS:
+        if len(rates) != len(steps):
+            raise RequestError(f"{path}: {len(rates)} learning rates without steps for a curve of {len(steps)} points.")
+        return rates
+    return held(axis.steps, rates, steps)

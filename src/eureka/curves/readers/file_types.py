@@ -1,76 +1,134 @@
-"""Which format a log is in, by its name and its first bytes; each file is opened once."""
+"""Which format a file is in, by its first bytes and its name; each file is opened once."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import re
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, cast
 
-from eureka.curves.readers.delimited import read_table
-from eureka.curves.readers.json_log import read_json, read_json_lines
-from eureka.curves.readers.series import Log
-from eureka.curves.readers.tensorboard import event_files, read_events
+from eureka.curves.readers.delimited import is_table, read_table
+from eureka.curves.readers.json_log import BYTE_ORDER_MARK, read_json, read_json_lines
+from eureka.curves.readers.table import Progress, Table
+from eureka.curves.readers.tensorboard import read_events
+from eureka.curves.readers.text_log import is_text_log, read_text
+from eureka.curves.readers.wandb_file import IDENT, read_run_file
 from eureka.errors import RequestError
-
-Progress = Callable[[int], None]
 
 HEAD = 1 << 16
 """Bytes by which a format is recognised."""
-IN_A_FOLDER = ("metrics.jsonl", "trainer_state.json", "metrics.csv")
-"""The names that our own runs, Hugging Face and Lightning give their logs."""
+WIDE = 1 << 28
+"""Bytes of the largest file in UTF-16: it is turned into UTF-8 as a whole."""
+EXPECTED = "expected a table (CSV), JSON, JSON Lines, a text log, TensorBoard events or a W&B run file"
+OTHERS: tuple[tuple[bytes, str], ...] = (
+    (b"version https://git-lfs", "is a Git-LFS pointer and not the file itself; fetch that with `git lfs pull`"),
+    (b"PAR1", "is a Parquet file; save it as CSV, for example with pandas"),
+    (b"SQLite format 3", "is an SQLite database, as of MLflow or Aim; export the metrics of a run as CSV"),
+    (b"\x89HDF", "is an HDF5 file; save the curve as CSV"),
+    (b"\x93NUMPY", "is a NumPy array; save it as text with numpy.savetxt"),
+    (b"\xd0\xcf\x11\xe0", "is an old Excel workbook; save the sheet as CSV"),
+    (b"ARROW1", "is an Arrow file; save it as CSV, for example with pandas"),
+    (b"%PDF", "is a PDF; give the log itself"),
+    (b"BZh", "is packed with bzip2; unpack it first (or pack it with gzip)"),
+    (b"\xfd7zXZ", "is packed with xz; unpack it first (or pack it with gzip)"),
+    (b"\x28\xb5\x2f\xfd", "is packed with Zstandard; unpack it first (or pack it with gzip)"),
+    (b"<!DOCTYPE", "is a web page; give the log itself"),
+    (b"<html", "is a web page; give the log itself"),
+    (b"<?xml", "is an XML file; give the log itself, or export it as CSV"),
+    (b"\x80\x02", "is a pickle, perhaps a PyTorch checkpoint; give the log of the run"),
+    (b"\x80\x04", "is a pickle; save the curve as CSV or JSON"),
+    (b"\x80\x05", "is a pickle; save the curve as CSV or JSON"),
+)
+"""Files that people have and that are no logs, by their first bytes, and what to do."""
+ZIPS = {
+    ".xlsx": "is an Excel workbook; save the sheet as CSV",
+    ".ods": "is a spreadsheet; save the sheet as CSV",
+    ".npz": "holds NumPy arrays; save them as text with numpy.savetxt",
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin"), "is a PyTorch checkpoint; give the log of the run"),
+}
 
 
-@contextmanager
-def open_log(path: Path, progress: Progress | None = None) -> Iterator[Log]:
-    """Open the log at a path, which is a file or a folder with one, in whatever format it is; `progress` is told bytes."""
-    if path.is_dir():
-        inside = next((path / name for name in IN_A_FOLDER if (path / name).is_file()), None)
-        if inside is None and not event_files(path):
-            raise RequestError(f"{path}: a folder without {', '.join(IN_A_FOLDER)} or TensorBoard event files.")
-        if inside is None:
-            yield read_events(path)
-            return
-        path = inside
+def read_file(path: Path, wanted: Sequence[str] = (), progress: Progress | None = None) -> Table:
+    """The table in a file of whatever format; `progress` is told bytes."""
     if not path.exists():
         raise RequestError(f"{path}: there is no such file.")
     try:
-        with _open_binary(path) as file:
-            yield _recognise(path, file, progress)
+        with path.open("rb") as raw:
+            packed = path.suffix == ".gz" or raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            return _recognise(path, cast(IO[bytes], gzip.open(raw, "rb")) if packed else raw, wanted, progress)
     except (OSError, EOFError, zlib.error) as error:  # also while the log is read: a damaged archive shows late
         raise RequestError(f"{path}: cannot be read ({error}).") from None
 
 
-def _open_binary(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked if its name ends in ``.gz``."""
-    return cast(IO[bytes], gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"))
-
-
-def _recognise(path: Path, file: IO[bytes], progress: Progress | None) -> Log:
+def _recognise(path: Path, file: IO[bytes], wanted: Sequence[str], progress: Progress | None) -> Table:
     head = file.read(HEAD)
     if not head.strip():
         raise RequestError(f"{path}: is empty.")
+    _refuse(path, head)
     file.seek(0)
-    name = path.name.removesuffix(".gz").lower()
-    if "tfevents" in name:
-        return read_events(path, file)
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or _is_wide(head):
+        file = _narrow(path, file, head)
+        head = file.read(HEAD)
+        file.seek(0)
+    if head.startswith(IDENT):
+        return read_run_file(path, file)
+    if "tfevents" in path.name.lower():
+        return read_events([(path, file)])
     if b"\0" in head:
-        raise RequestError(f"{path}: is binary; expected CSV, JSON Lines, trainer_state.json or TensorBoard events.")
-    start = head.lstrip()[:1]
-    if name.endswith(".jsonl") or (start == b"{" and _is_record(head.lstrip().split(b"\n", 1)[0])):
+        raise RequestError(f"{path}: is binary; {EXPECTED}.")
+    return _read_text_format(path, file, head, wanted, progress)
+
+
+def _read_text_format(path: Path, file: IO[bytes], head: bytes, wanted: Sequence[str], progress: Progress | None) -> Table:
+    name, start = path.name.lower().removesuffix(".gz"), head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if name.endswith(".jsonl") or (start[:1] == b"{" and _is_record(start.split(b"\n", 1)[0])):
         return read_json_lines(path, file)
-    if start in (b"{", b"["):
+    text = is_text_log(head)
+    if re.match(rb'\{\s*["}]|\[\s*[\[{\]]', start) or (start[:1] in b"{[" and not text):
         return read_json(path, file)
-    return read_table(path, file, head, progress)
+    if is_table(head, text):
+        return read_table(path, file, head, progress)
+    table = read_text(file, wanted, progress)
+    if not table.numeric:
+        raise RequestError(f"{path}: holds no numbers of a log; {EXPECTED}.")
+    return table
+
+
+def _refuse(path: Path, head: bytes) -> None:
+    """Say what a file is that is no log."""
+    for start, what in OTHERS:
+        if head.startswith(start):
+            raise RequestError(f"{path}: {what}.")
+    if head.startswith(b"PK\x03\x04"):
+        raise RequestError(f"{path}: {ZIPS.get(path.suffix.lower(), 'is a ZIP archive; unpack it first')}.")
+    if path.suffix.lower() == ".ipynb":
+        raise RequestError(f"{path}: is a notebook; save the output of its training as text.")
+
+
+def _is_wide(head: bytes) -> bool:
+    """Whether every other byte is 0, as in English text in UTF-16."""
+    sample = head[:400]
+    return len(sample) > 8 and (sample[::2].count(0) > 0.4 * len(sample) or sample[1::2].count(0) > 0.4 * len(sample))
+
+
+def _narrow(path: Path, file: IO[bytes], head: bytes) -> IO[bytes]:
+    """A file in UTF-16, as PowerShell writes it, in UTF-8."""
+    content = file.read(WIDE + 1)
+    if len(content) > WIDE:
+        raise RequestError(f"{path}: a text in UTF-16 of more than {WIDE:,} bytes; save it in UTF-8.")
+    coding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-16-le" if head[1:2] == b"\0" else "utf-16-be"
+    return io.BytesIO(content.decode(coding, errors="replace").encode())
 
 
 def _is_record(line: bytes) -> bool:
     """Whether a line is a whole JSON object of plain values: the first of JSON Lines."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
-    return isinstance(record, dict) and not any(isinstance(value, list) for value in record.values())
+    return isinstance(record, dict) and not any(isinstance(value, list) and len(value) > 1 for value in record.values())

@@ -1,118 +1,138 @@
-"""Logs in JSON: JSON Lines, lists of objects, and the history in a ``trainer_state.json``."""
+"""Logs in JSON: JSON Lines, lists of objects, objects of lists, and the history in a ``trainer_state.json``."""
 
 from __future__ import annotations
 
 import json
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
-import numpy as np
-
-from eureka.curves.readers.series import ROWS, Log, Series, number
+from eureka.curves.readers.columns import METRIC, RUN, SPLIT, is_like
+from eureka.curves.readers.numbers import number
+from eureka.curves.readers.table import Table, TableBuilder
 from eureka.errors import RequestError
+from eureka.formats import plural
+
+LONGEST = 1 << 25
+"""Bytes of the longest line of JSON Lines."""
+LARGEST = 1 << 29
+"""Bytes of the largest JSON document."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+STRAY = 0.01
+"""Lines that may be no JSON, such as one that a crash cut short before the run went on."""
+DEPTH = 8
+"""Objects inside objects that are looked into."""
 
 Record = dict[str, Any]
 
 
-def flat(record: Record, prefix: str = "") -> Record:
+def flat(record: Record, prefix: str = "", depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
     """Nested objects as keys with dots.
 
-    >>> flat({"step": 1, "train": {"loss": 2.0}})
+    >>> dict(flat({"step": 1, "train": {"loss": 2.0}}))
     {'step': 1, 'train.loss': 2.0}
     """
-    out: Record = {}
     for key, value in record.items():
-        if isinstance(value, dict):
-            out |= flat(value, f"{prefix}{key}.")
+        if isinstance(value, dict) and depth:
+            yield from flat(value, f"{prefix}{key}.", depth - 1)
         else:
-            out[prefix + key] = value
-    return out
+            yield prefix + str(key), value
 
 
-class Columns:
-    """The numbers of records by key, with the rows that have them."""
-
-    def __init__(self, records: Iterable[Record]) -> None:
-        self.rows = 0
-        self.columns: dict[str, tuple[array[int], array[float]]] = {}
-        for record in records:
-            for key, value in flat(record).items():
-                real = number(value)
-                if real == real:  # NaN is not equal to itself
-                    rows, values = self.columns.setdefault(key, (array("q"), array("d")))
-                    rows.append(self.rows)
-                    values.append(real)
-            self.rows += 1
-
-    def read(self, step: str, names: Sequence[str]) -> list[Series]:
-        steps = np.arange(self.rows, dtype=float)
-        if step != ROWS:
-            steps = np.full(self.rows, np.nan)
-            rows, values = self.columns[step]
-            steps[np.asarray(rows)] = values
-        series = []
-        for name in names:
-            rows, values = self.columns[name]
-            series.append(Series())
-            series[-1].add(steps[np.asarray(rows)], np.asarray(values))
-        return series
-
-    def log(self) -> Log:
-        return Log(names=list(self.columns), read=self.read)
+def numbers(record: Record) -> dict[str, float | str]:
+    """The numbers of a record, and the texts that tell records apart."""
+    found: dict[str, float | str] = {}
+    for key, value in flat(record):
+        real = number(value)
+        if real == real:
+            found[key] = real
+        elif isinstance(value, str) and value and any(is_like(key, pattern) for pattern in (RUN, SPLIT, METRIC)):
+            found[key] = value[:200]
+    return found
 
 
-def read_json_lines(path: Path, file: IO[bytes]) -> Log:
-    """One JSON object a line; an incomplete last line, as of a run in progress, is left out."""
-    return Columns(_lines(path, file)).log()
+def table_of(records: Iterable[Record]) -> Table:
+    builder = TableBuilder()
+    for record in records:
+        builder.add_record(numbers(record))
+    return builder.finish()
 
 
-def _lines(path: Path, file: IO[bytes]) -> Iterator[Record]:
-    wrong: int | None = None
-    for place, line in enumerate(file, start=1):
-        if wrong is not None:
-            raise RequestError(f"{path}: line {wrong} is not a JSON object.")
+def read_json_lines(path: Path, file: IO[bytes]) -> Table:
+    """One JSON object a line; an incomplete last line, as of a run in progress, is left out, and so are a few that are none."""
+    builder, wrong, place = TableBuilder(), list[int](), 0
+    while line := file.readline(LONGEST):
+        place += 1
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except ValueError:
-            wrong = place
-            continue
-        if not isinstance(record, dict):
-            raise RequestError(f"{path}: line {place} is not a JSON object.")
-        yield record
-    if wrong == 1:
-        raise RequestError(f"{path}: line 1 is not a JSON object.")
+        record = _object(line)
+        if record is None:
+            wrong.append(place)
+        else:
+            builder.add_record(numbers(record))
+        if len(wrong) > max(1.0, STRAY * place):
+            raise RequestError(f"{path}: line {wrong[0]} is not a JSON object.")
+    stray = [at for at in wrong if at < place or place == 1]
+    if len(stray) > STRAY * place:
+        raise RequestError(f"{path}: line {stray[0]} is not a JSON object.")
+    if stray:
+        builder.notes.append(
+            f"{plural(len(stray), 'line')} that {'is' if len(stray) == 1 else 'are'} not JSON left out, the first is {stray[0]}"
+        )
+    return builder.finish()
 
 
-def read_json(path: Path, file: IO[bytes]) -> Log:
-    """A list of objects, an object of lists, or Hugging Face's ``trainer_state.json``, whose ``log_history`` is such a list."""
+def _object(line: bytes) -> Record | None:
     try:
-        document = json.load(file)
-    except ValueError as error:
+        record = json.loads(line.removeprefix(BYTE_ORDER_MARK))
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def read_json(path: Path, file: IO[bytes]) -> Table:
+    """A list of objects, an object of lists, or Hugging Face's ``trainer_state.json``, whose ``log_history`` is such a list."""
+    content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise RequestError(f"{path}: a JSON document of more than {LARGEST:,} bytes; write one object a line (JSON Lines).")
+    try:
+        document = json.loads(content.decode("utf-8-sig", errors="replace"))
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"{path}: not a JSON document ({error}).") from None
-    records = _records(document)
+    records = _records(path, document)
     if records is None:
         raise RequestError(f"{path}: holds no log; expected a list of objects, or an object with a log_history.")
-    return Columns(records).log()
+    return table_of(records)
 
 
-def _records(document: Any) -> list[Record] | None:
-    if isinstance(document, dict) and isinstance(document.get("log_history"), list):
-        document = document["log_history"]
-    if isinstance(document, list) and document and all(isinstance(one, dict) for one in document):
-        return cast(list[Record], document)
-    if isinstance(document, list) and document and all(isinstance(one, (int, float)) or one is None for one in document):
-        return [{"value": one} for one in document]
-    if isinstance(document, dict):
-        lists = {key: value for key, value in document.items() if isinstance(value, list)}
-        lengths = {len(value) for value in lists.values()}
-        if len(lengths) == 1:
-            return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-        if lengths:
-            raise RequestError(
-                "its lists have different lengths (" + ", ".join(f"{k}: {len(v)}" for k, v in lists.items()) + ")."
-            )
+def _records(path: Path, document: Any) -> Iterable[Record] | None:
+    if isinstance(document, list):
+        return _rows(document)
+    if not isinstance(document, dict):
+        return None
+    lists = {key: value for key, value in flat(document) if isinstance(value, list) and value}
+    for name in ("log_history", "history", "metrics", "logs", "records"):
+        if isinstance(document.get(name), list) and (rows := _rows(document[name])) is not None:
+            return rows
+    columns = {key: value for key, value in lists.items() if not isinstance(value[0], (dict, list))}
+    lengths = {len(value) for value in columns.values()}
+    if len(lengths) > 1:
+        found = ", ".join(f"{key}: {len(value)}" for key, value in list(columns.items())[:6])
+        raise RequestError(f"{path}: its lists have different lengths ({found}); a curve and its steps must be equally long.")
+    if columns:
+        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    return next((rows for value in lists.values() if (rows := _rows(value)) is not None), None)
+
+
+def _rows(items: list[Any]) -> Iterable[Record] | None:
+    """A list as records: of objects, of numbers, or of lists of numbers (TensorBoard's wall time, step and value)."""
+    if not items:
+        return None
+    if all(isinstance(one, dict) for one in items):
+        return items
+    if all(one is None or isinstance(one, (int, float)) for one in items):
+        return [{"value": one} for one in items]
+    if all(isinstance(one, list) and len(one) == len(items[0]) for one in items) and len(items[0]) in (2, 3):
+        names = ("step", "value") if len(items[0]) == 2 else ("wall time", "step", "value")
+        return (dict(zip(names, row, strict=True)) for row in items)
     return None

@@ -1,0 +1,96 @@
+"""Numbers as logs write them: 1e-3, 1,000, 2,31 where the comma is the decimal point, 10k, 93 %, nan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+Comma = Literal["none", "thousands", "decimal"]
+"""What a comma inside a number means in a file."""
+
+NAN = float("nan")
+LARGEST = 1e60
+"""Anything beyond is a damaged file and not a loss: it would overflow in sums and squares."""
+SUFFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "%": 1.0}
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+DECIMAL = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+([eE][-+]?\d+)?")
+DOTTED = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
+"""1.000 or 1.000.000, which are whole numbers where the comma is the decimal point."""
+WRAPPED = re.compile(r"(?:tensor|np\.float\d*|array)\((.*?)(?:,\s*(?:device|dtype|grad_fn)=.*)?\)")
+
+
+def number(value: Any, comma: Comma = "none") -> float:
+    """A field as a float; NaN if it is not a number, or not one that a log can mean.
+
+    >>> number("1e-3"), number(True), number(None), number("n/a"), number("10k"), number("93 %")
+    (0.001, nan, nan, nan, 10000.0, 93.0)
+    >>> number("1,000", "thousands"), number("2,31", "decimal"), number("1.000,5", "decimal"), number("1,000")
+    (1000.0, 2.31, 1000.5, nan)
+    """
+    if isinstance(value, bool) or value is None:
+        return NAN
+    try:
+        real = float(value) if comma != "decimal" or not isinstance(value, str) or "." not in value else NAN
+    except (TypeError, ValueError, OverflowError):
+        real = NAN
+    if real != real and isinstance(value, str):
+        real = _written(value.strip(), comma)
+    return real if abs(real) < LARGEST else NAN
+
+
+def _written(text: str, comma: Comma) -> float:
+    """A number with separators, a suffix or something around it."""
+    if not text or len(text) > 60 or not any(character.isdigit() for character in text):
+        return NAN
+    scale = 1.0
+    if text[-1] in SUFFIXES:
+        text, scale = text[:-1].rstrip(), SUFFIXES[text[-1]]
+    wrapped = WRAPPED.fullmatch(text)
+    text = (wrapped[1] if wrapped else text).replace("\u00a0", "").replace("\u202f", "").replace("'", "").replace("\u2212", "-")
+    if comma == "decimal":
+        text = (text.replace(".", "") if DOTTED.fullmatch(text.partition(",")[0]) else text).replace(",", ".")
+    elif comma == "thousands" and THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
+    try:
+        return float(text) * scale
+    except ValueError:
+        return NAN
+
+
+def looks_numeric(text: str) -> bool:
+    """Whether a field is a number under some reading, or a gap where one would be.
+
+    >>> [looks_numeric(text) for text in ("2.5", "2,5", "1,000", "", "nan", "loss", "3 apples")]
+    [True, True, True, False, True, False, False]
+    """
+    text = text.strip()
+    return text.lower() in ("nan", "inf", "-inf") or number(text, "thousands") == number(text, "thousands") or _has_comma(text)
+
+
+def _has_comma(text: str) -> bool:
+    return DECIMAL.fullmatch(text) is not None
+
+
+def comma_of(columns: Iterable[Iterable[str]]) -> Comma | None:
+    """What the comma means in a file, by the fields of its columns; None if both readings are possible.
+
+    ``2,31`` and ``0,693`` have decimals; ``1,234,567`` and ``1,000`` beside ``900`` or ``2.5`` have thousands.
+
+    >>> comma_of([["10", "20"], ["2,314", "0,693"]]), comma_of([["900", "1,000"], ["2.5", "2.4"]]), comma_of([["1,000", "2,000"]])
+    ('decimal', 'thousands', None)
+    """
+    fields = [[field.strip() for field in column] for column in columns]
+    with_comma = [[field for field in column if DECIMAL.fullmatch(field) or THOUSANDS.fullmatch(field)] for column in fields]
+    if not any("," in field for column in with_comma for field in column):
+        return "none"
+    if any(DECIMAL.fullmatch(field) and not THOUSANDS.fullmatch(field) for column in with_comma for field in column):
+        return "decimal"
+    if any(re.fullmatch(r"[-+]?(\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?", field) for column in fields for field in column):
+        return "thousands"
+    grouped = [column for column in with_comma if column]
+    if any(field.count(",") > 1 for column in grouped for field in column):
+        return "thousands"
+    plain = [column for column, found in zip(fields, with_comma, strict=True) if found]
+    mixed = all(any(re.fullmatch(r"[-+]?\d{1,3}", field) for field in column) for column in plain)
+    return "thousands" if mixed else None

@@ -1,0 +1,210 @@
+"""Plain text logs of any program, by one rule: a number belongs to the words before it.
+
+``iter 100: loss 3.2, time 12ms``, ``{'loss': 3.2, 'epoch': 0.5}`` and ``step:100/5100 val_loss:3.9`` are all words, a separator
+and a number. Five patterns are all that is looked for:
+
+pair        loss: 3.2 · loss=3.2 · loss 3.2 · 'loss': '3.2' · lr=[1e-4] · step 10k
+fraction    iteration 100/ 5000 · Epoch [1][ 50/312] · 10/100 [00:01<00:09]: a count and how many there are
+after       Validation loss at iteration 1000: 2.34
+before      100 steps
+place       [2,  4000] loss: 1.8, as PyTorch's tutorial writes epoch and batch
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import IO
+
+from eureka.curves.readers.columns import BATCH, OF, VALIDATION, is_aside, is_metric, is_rate, is_rising, rank, role_of, words
+from eureka.curves.readers.numbers import Comma, number
+from eureka.curves.readers.table import Progress, Table, TableBuilder
+
+BLOCK = 1 << 20
+LONGEST = 4000
+"""Characters of a line that are looked at."""
+LINES = 3
+"""Lines with a loss that make a text a log."""
+LEVELS = {"info", "debug", "warning", "root", "main", "and", "the", "with"}
+"""Words in front of a name that are not part of it."""
+
+NUMBER = (
+    r"[-+]?(?:\d+(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+,\d+(?![\d.,])|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?[kKMB%]?(?!\w|\.\d)"
+    r"|[-+]?(?:nan|NaN|inf|Infinity|n/a)\b"
+)
+WORD = r"[A-Za-z_][\w./@+-]*+"
+COUNTER = r"(?:global[_ ])?(?:steps?|iter(?:ation)?s?|epochs?|updates?|batch(?:es)?)"
+PAIR = re.compile(
+    rf"(?<![\w./])(?P<key>{WORD}(?: {WORD}){{0,5}}+)(?P<unit>[ ]?\([^()\d]{{1,24}}\))?"
+    rf"(?:['\"]?\s*[:=]+\s*|\s+)(?:[\[('\"]\s*){{0,3}}(?:tensor\(|np\.float\d+\()?(?P<number>{NUMBER})"
+    r"(?:\s*/\s*(?P<of>\d+)(?![\d/.]))?"
+)
+FRACTION = re.compile(r"(?<![\d./:-])(?P<count>\d+)\s*/\s*(?P<of>\d+)(?![\d/:-])(?:\s*\(\s*\d+%\))?")
+AFTER = re.compile(rf"(?P<metric>.*\S)\s+(?:at|after|for|in|on|of)(?:\s+(?P<counter>{COUNTER}))?", re.IGNORECASE)
+VALUE = re.compile(rf"\s*(?P<counter>{COUNTER})?\)?\s*[:=]\s*(?P<number>{NUMBER})", re.IGNORECASE)
+BEFORE = re.compile(rf"(?<![\w.])(?P<number>\d[\d,]*[kKM]?)\s+(?P<counter>{COUNTER})\b", re.IGNORECASE)
+PLACE = re.compile(r"\[\s*(?P<epoch>\d+),\s*(?P<batch>\d+)\]")
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f]")
+IS_VALIDATION = re.compile(rf"(?<![\w/.])({'|'.join(sorted(VALIDATION - {'vl', 'tel'}))})(?![\w/.])", re.IGNORECASE)
+DECIMAL = re.compile(r"[:=\s](?:\d+,(?:\d{1,2}|\d{4,})|0,\d+)(?![\d.,])")
+POINT = re.compile(r"\d\.\d")
+
+Row = dict[str, float]
+
+
+def is_text_log(head: bytes) -> bool:
+    """Whether some lines name a loss or a metric and a number."""
+    rows = [row for line in _lines_of(head.decode("utf-8", errors="replace")) if has_metric(row := parse_line(line))]
+    return len(rows) >= LINES
+
+
+def comma_of(text: str) -> Comma:
+    """What a comma inside a number means: decimals where some number can only have those, and none has a point."""
+    return "decimal" if DECIMAL.search(text) and not POINT.search(text) else "thousands"
+
+
+def read_text(file: IO[bytes], wanted: Sequence[str] = (), progress: Progress | None = None) -> Table:
+    """Every line with a loss or a metric as a row, with the counters that stand in it or before it."""
+    builder, counters, comma = TableBuilder(), Row(), None
+    for text in _blocks(file, progress):
+        comma = comma or comma_of(text)
+        for line in _lines_of(text):
+            row = parse_line(line, comma, wanted)
+            if has_metric(row) or any(name in row for name in wanted):
+                builder.add_record({**{name: value for name, value in counters.items() if not _has_count(row, name)}, **row})
+            counters |= {name: value for name, value in row.items() if rank(name) is not None and name != BATCH}
+    return builder.finish()
+
+
+def _has_count(row: Row, name: str) -> bool:
+    """Whether a line has a counter of its own that is as good as one from a line before."""
+    return any(rank(own) is not None and rank(own) == rank(name) for own in row)
+
+
+def has_metric(row: Row) -> bool:
+    return any(is_metric(name) for name in row)
+
+
+def _blocks(file: IO[bytes], progress: Progress | None) -> Iterator[str]:
+    """The text in parts that end with lines."""
+    rest = b""
+    while block := file.read(BLOCK):
+        text = rest + block
+        cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 or len(text)
+        rest = text[cut:]
+        yield text[:cut].decode("utf-8", errors="replace")
+        if progress is not None:
+            progress(len(block))
+    yield rest.decode("utf-8", errors="replace")
+
+
+def _lines_of(text: str) -> Iterator[str]:
+    """Lines, also those that a progress bar writes over each other."""
+    for line in re.split(r"[\r\n\x08]+", text):
+        if line:
+            yield COLOURS.sub("", line[:LONGEST])
+
+
+def parse_line(line: str, comma: Comma = "thousands", wanted: Sequence[str] = ()) -> Row:
+    """The named numbers of a line that are counters, rates, losses or metrics.
+
+    >>> parse_line("iter 100: loss 3.2, time 12ms")
+    {'iter': 100.0, 'loss': 3.2}
+    >>> parse_line(" iteration      100/    5000 | consumed samples:  25600 | lm loss: 7.1E+00 | loss scale: 1.0 |")
+    {'iteration': 100.0, 'iteration of': 5000.0, 'consumed samples': 25600.0, 'lm loss': 7.1}
+    >>> parse_line("Epoch: [3][ 50/312]  Loss 2.3 (2.4)")
+    {'Epoch': 3.0, 'Loss': 2.3, 'batch': 50.0, 'batch of': 312.0}
+    >>> parse_line("Validation loss at iteration 1000: 2.34")
+    {'iteration': 1000.0, 'Validation loss': 2.34}
+    """
+    row: Row = {}
+    rest = line
+    for found in PAIR.finditer(line):
+        if _add_pair(row, line, found, comma, wanted):
+            rest = rest.replace(found[0], " ", 1)
+    _add_fraction(row, rest)
+    _add_before(row, line, comma)
+    place = PLACE.search(line)
+    if place is not None:
+        row.setdefault("epoch", float(place["epoch"]))
+        row.setdefault(BATCH, float(place["batch"]))
+    role = IS_VALIDATION.search(line)
+    if role is not None:
+        row = {name: value for name, value in row.items() if name not in (BATCH, BATCH + OF)}  # of an evaluation, not of training
+        row = {
+            name if not is_metric(name) or role_of(name) != "other" else f"{role[1]} {name}": value for name, value in row.items()
+        }
+    return row
+
+
+def _add_pair(row: Row, line: str, found: re.Match[str], comma: Comma, wanted: Sequence[str]) -> bool:
+    """Take a pair into the row; whether its numbers are used up."""
+    name, value = _name(found["key"], found["unit"]), number(found["number"], comma)
+    if (after := _after(name)) is not None:
+        _add_after(row, line, found.end("number"), after, value, comma)
+        return True
+    if name in row or not (rank(name) is not None or is_rate(name) or is_metric(name) or name in wanted):
+        return False
+    total = number(found["of"])
+    row[name] = value / total if is_rising(name) and total > 0 else value
+    if rank(name) is not None and total == total:
+        row[name + OF] = total
+    return True
+
+
+def _add_after(row: Row, line: str, end: int, after: re.Match[str], count: float, comma: Comma) -> None:
+    """``loss at iteration 1000: 2.34`` and ``loss after 1000 steps: 2.34``."""
+    value = VALUE.match(line, end)
+    counter = after["counter"] or (value["counter"] if value is not None else None)
+    if counter:
+        row.setdefault(counter, count)
+    if value is not None and counter:
+        row.setdefault(after["metric"], number(value["number"], comma))
+
+
+@lru_cache(maxsize=4096)
+def _after(name: str) -> re.Match[str] | None:
+    """``loss at iteration``, whose number is not that of the loss."""
+    found = AFTER.fullmatch(name)
+    return found if found is not None and is_metric(found["metric"]) else None
+
+
+@lru_cache(maxsize=4096)
+def _name(key: str, unit: str | None) -> str:
+    """The name of a number: a counter is its last words, and levels of logging are no part of a name.
+
+    >>> _name("INFO Train loss", None), _name("loss at global step", None), _name("elapsed time per iteration", " (ms)")
+    ('Train loss', 'loss at global step', 'elapsed time per iteration (ms)')
+    >>> _name("Train Epoch", None), _name("now at step", None), _name("Train", None)
+    ('Epoch', 'step', 'epoch')
+    """
+    parts = key.split(" ")
+    while len(parts) > 1 and parts[0].lower() in LEVELS:
+        parts = parts[1:]
+    name = " ".join(parts) + (unit if unit is not None and role_of(unit) == "other" else "")
+    if name.lower() in ("train", "training"):
+        return "epoch"  # timm: Train: 0 [ 50/312 ( 16%)]
+    if is_aside(name) or (AFTER.fullmatch(name) is not None and is_metric(name)):
+        return name
+    for length in (2, 1):
+        tail = " ".join(parts[-length:])
+        if rank(tail) is not None and not is_metric(tail):
+            return tail if length == 1 or words(tail)[0] in ("global", "consumed", "num", "total") else parts[-1]
+    return name
+
+
+def _add_fraction(row: Row, rest: str) -> None:
+    """A count without a name, as of a progress bar."""
+    for found in FRACTION.finditer(rest):
+        count, total = float(found["count"]), float(found["of"])
+        if count <= total and total > 1 and BATCH not in row:
+            row[BATCH], row[BATCH + OF] = count, total
+            return
+
+
+def _add_before(row: Row, line: str, comma: Comma) -> None:
+    """``100 steps``, where no counter was named."""
+    if not any(rank(name) is not None for name in row):
+        for found in BEFORE.finditer(line):
+            row.setdefault(found["counter"], number(found["number"], comma))
