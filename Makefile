@@ -1,6 +1,7 @@
 # make setup   everything into .venv        make test    lint, types and all tests
 # make demo    the main job, in minutes      make bench   ratios against named baselines
 # make data    the data that tests need      make browser a browser for the tests of the report
+# make fuzz    10,000 damaged logs
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -10,7 +11,7 @@ BIOME := npx --yes --fetch-retries=0 @biomejs/biome@2.6.6
 SCRIPTS := src/eureka/report/assets
 DATA ?= mnist fashion_mnist cifar10 sotu moby_dick bible
 
-.PHONY: setup demo test lint lint-js bench browser data clean
+.PHONY: setup demo test lint lint-js bench fuzz browser data clean
 
 setup: $(STAMP)
 
@@ -47,6 +48,10 @@ bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tasks
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.training
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.patched
+
+# Damaged logs in all layouts: none may give a traceback, hang or fill the memory. The tests read a few hundred of them.
+fuzz: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.curves.fuzzing --files 10000
 
 # Real data, 190 MB, kept in the user's cache. Without a network the tests that need it are skipped and say so.
 data: setup

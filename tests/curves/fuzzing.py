@@ -17,6 +17,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -127,23 +128,37 @@ MUTATIONS: list[Callable[[bytes, Random], bytes]] = [flipped, cut, without_part,
 MUTATIONS += [shuffled, on_one_line, nested, noise]
 
 
-def damaged(count: int, seed: int, folder: Path) -> Iterator[tuple[str, Path]]:
-    """`count` logs, each damaged once or several times, and what was done to it."""
-    rng, originals = Random(seed), []
+@dataclass(frozen=True)
+class Original:
+    """The files of one layout, as it writes them."""
+
+    name: str
+    path: Path
+    contents: dict[Path, bytes]
+
+
+def originals(folder: Path) -> list[Original]:
+    found = []
     for i, layout in enumerate(LAYOUTS):
         path = layout.write(folder / f"original{i}")
         files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
-        originals.append((layout.name, path, [(file, file.read_bytes()) for file in files]))
+        found.append(Original(layout.name, path, {file: file.read_bytes() for file in files}))
+    return found
+
+
+def damaged(count: int, seed: int, folder: Path) -> Iterator[tuple[str, Path]]:
+    """`count` logs, each damaged once or several times, and what was done to it."""
+    rng, known = Random(seed), originals(folder)
     for i in range(count):
-        name, path, files = originals[rng.randrange(len(originals))]
+        original = rng.choice(known)
         chosen = [rng.choice(MUTATIONS) for _ in range(rng.choice([1, 1, 1, 3]))]
-        file, content = files[rng.randrange(len(files))]
+        file = rng.choice(list(original.contents))
+        content = original.contents[file]
         for mutate in chosen:
             content = mutate(content, rng)[:2_000_000] or b"\n"
         file.write_bytes(content)
-        yield f"{i}: {name}, {', '.join(mutate.__name__ for mutate in chosen)}", path
-        for file, content in files:
-            file.write_bytes(content)
+        yield f"{i}: {original.name}, {', '.join(mutate.__name__ for mutate in chosen)}", original.path
+        file.write_bytes(original.contents[file])
 
 
 class HangsError(Exception):
