@@ -376,6 +376,18 @@ lines(
     head="tokens per iteration will be: 491,520\nnumber of parameters: 10.65M\ncompiling the model... (takes a ~minute)\n",
     together="memorised first",
 )
+
+
+@layout("nanoGPT, evaluated seldom", {"loss": STEP}, unit="iter")
+def nanogpt_evaluated_seldom(folder: Path) -> Path:
+    text = ""
+    for i in ROWS:
+        if i % 100 == 0:
+            text += f"step {STEPS[i]}: train loss {LOSS[i]:.4f}, val loss {VALIDATION[i]:.4f}\n"
+        text += f"iter {STEPS[i]}: loss {LOSS[i]:.4f}, time 1200.10ms, mfu 3.21%\n"
+    return put(folder / "train.log", text)
+
+
 lines(
     "Megatron-LM",
     {"lm loss": STEP, "validation lm loss value": STEP_LATER},

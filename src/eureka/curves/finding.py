@@ -27,12 +27,17 @@ class Finding:
         return " · ".join(one for one in (self.curve.file, self.curve.run) if one)
 
     @property
+    def judged(self) -> bool:
+        """Whether there are points enough to say anything."""
+        return len(self.curve.values) >= THRESHOLDS.min_points
+
+    @property
     def eurekas(self) -> list[EurekaMoment]:
         return [moment for moment in self.moments if moment.kind == "eureka"]
 
     def verdict(self) -> str:
         """What was found, in one sentence."""
-        if len(self.curve.values) < THRESHOLDS.min_points:
+        if not self.judged:
             return f"too short to judge ({plural(len(self.curve.values), 'point')})"
         others = len(self.moments) - len(self.eurekas)
         aside = f" ({plural(others, 'other drop')} explained)" if others else ""

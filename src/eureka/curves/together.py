@@ -57,11 +57,12 @@ def _main(finding: Finding) -> EurekaMoment | None:
 
 
 def pairs(findings: Sequence[Finding]) -> Iterator[Pair]:
-    """Every train curve with the validation curve of the same metric, of the same run of the same file."""
-    for train in findings:
+    """Every train curve with the validation curve of the same metric, of the same run of the same file, if both can be judged."""
+    judged = [finding for finding in findings if finding.judged]
+    for train in judged:
         if train.curve.role != "train":
             continue
-        for one in findings:
+        for one in judged:
             if one.curve.role == "validation" and _same(train, one):
                 yield Pair(train, one)
                 break

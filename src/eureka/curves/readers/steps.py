@@ -137,11 +137,13 @@ def _wanted(table: Table, rows: Indexes, name: str) -> Candidate:
 
 
 def _choose(usable: list[Candidate], epoch: Candidate | None) -> Candidate | None:
-    """The best counter that counts through, or that restarts with each epoch; else the best that restarts."""
-    for one in usable:
-        if not one.restarts or (epoch is not None and _turns(one, epoch) is not None):
-            return one
-    return usable[0] if usable else None
+    """The best counter that counts through, or that restarts with each epoch; else the best that restarts.
+
+    One that stands still while another goes on (the step of the last evaluation) gives way to that one.
+    """
+    good = [one for one in usable if not one.restarts or (epoch is not None and _turns(one, epoch) is not None)] or usable
+    finest = max((len(np.unique(one.counter)) for one in good if not is_epoch(one.name)), default=0)
+    return next((one for one in good if 2 * len(np.unique(one.counter)) > finest), None)
 
 
 def _before(one: Candidate, other: Candidate) -> bool:

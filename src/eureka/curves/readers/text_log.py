@@ -17,7 +17,19 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import IO
 
-from eureka.curves.readers.columns import BATCH, OF, VALIDATION, is_aside, is_metric, is_rate, is_rising, rank, role_of, words
+from eureka.curves.readers.columns import (
+    BATCH,
+    OF,
+    VALIDATION,
+    is_aside,
+    is_epoch,
+    is_metric,
+    is_rate,
+    is_rising,
+    rank,
+    role_of,
+    words,
+)
 from eureka.curves.readers.numbers import Comma, number
 from eureka.curves.readers.table import Progress, Table, TableBuilder
 
@@ -78,8 +90,11 @@ def read_text(file: IO[bytes], wanted: Sequence[str] = (), progress: Progress | 
 
 
 def _has_count(row: Row, name: str) -> bool:
-    """Whether a line has a counter of its own that is as good as one from a line before."""
-    return any(rank(own) is not None and rank(own) == rank(name) for own in row)
+    """Whether a line has a counter of its own in place of one from a line before; only epochs go on beside other counters.
+
+    nanoGPT writes ``step 100: train loss …`` at evaluations and ``iter 101: loss …`` between them.
+    """
+    return any(rank(own) is not None and is_epoch(own) == is_epoch(name) for own in row)
 
 
 def has_metric(row: Row) -> bool:
