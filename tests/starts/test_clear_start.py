@@ -600,6 +600,23 @@ def test_a_buffer_that_the_forward_pass_changes_is_put_back() -> None:
     assert buffer.item() == 1.0
 
 
+class Replacing(HomeMade):
+    """Its buffer is another tensor after each pass."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        self.calls = self.get_buffer("calls") + 1
+        return super().forward(ids)
+
+
+def test_a_buffer_that_the_forward_pass_replaces_is_put_back() -> None:
+    torch.manual_seed(0)
+    model = Replacing()
+    buffer = model.get_buffer("calls")
+    eureka.clear_start(model, ids())
+    assert model.get_buffer("calls") is buffer
+    assert buffer.item() == 0.0
+
+
 @pytest.mark.parametrize("name", ["bert", "roberta"])
 def test_padding_on_the_right_does_not_hide_the_positions(name: str) -> None:
     model, inputs = CASES[name].made()
@@ -646,6 +663,53 @@ def test_positions_that_are_chosen_by_an_argument_are_found(batch: int) -> None:
     places = torch.arange(TOKENS).expand(batch, -1)
     start = eureka.clear_start(model, {"input_ids": ids(batch), "position_ids": places})
     assert [row.parameters for row in start.positions] == [("bert.embeddings.position_embeddings.weight",)]
+
+
+class Chosen(HomeMade):
+    def forward(self, ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
+        return self.blocks[0](self.words(ids) + self.places.weight[position_ids])  # type: ignore[no-any-return]
+
+
+def test_positions_chosen_by_an_argument_stay_so_when_a_single_sample_is_turned_round() -> None:
+    torch.manual_seed(0)
+    inputs = {"ids": ids(1), "position_ids": torch.arange(TOKENS)[None] + 3}
+    start = eureka.clear_start(Chosen(), inputs, logits=None)
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
+
+
+def test_words_that_seldom_differ_are_not_taken_for_positions_that_padding_moves() -> None:
+    """Both are the same in most tokens of all samples; the steadier one is the position."""
+    model, _ = CASES["roberta"].made()
+    words = ids(1).repeat(BATCH, 1)
+    words[:, -3:] = ids()[:, -3:]
+    words[::2, -1] = 1
+    start = eureka.clear_start(model, {"input_ids": words}, logits=None)
+    assert [row.parameters for row in start.positions] == [("roberta.embeddings.position_embeddings.weight",)]
+
+
+class Apart(FusedAttention):
+    """W_Q alone, W_K and W_V in one; a quarter of the keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.qkv
+        self.to_q, self.to_kv = nn.Linear(16, 16, bias=False), nn.Linear(16, 32, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.to_q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = self.to_kv(x[:, ::4]).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_keys_and_values_from_one_weight_beside_the_queries() -> None:
+    torch.manual_seed(0)
+    model, x = Apart(), features(BATCH, TOKENS, 16)
+    values = model.to_kv.weight[16:].detach().clone()
+    eureka.clear_start(model, x, positions=None)
+    q, k = model.to_q(x), model.to_kv(x[:, ::4])[..., :16]
+    q, k = (y.detach().double().unflatten(-1, (2, -1)).transpose(1, 2) for y in (q, k))
+    assert explicit_logits(q, k, causal=False) == pytest.approx([1.0, 1.0], rel=0.01)
+    assert torch.equal(model.to_kv.weight[16:], values)
 
 
 def test_the_table_names_every_site_and_its_numbers() -> None:
@@ -838,17 +902,19 @@ def test_zero_positions_beside_others_are_drawn_too() -> None:
 class Gated(HomeMade):
     """Positions behind a gate that starts closed."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = nn.Parameter(torch.zeros(1, 1, 16))
+    def __init__(self, *shape: int, fixed: bool) -> None:
+        super().__init__(fixed=fixed)
+        self.gate = nn.Parameter(torch.zeros(shape))
 
     def forward(self, ids: Tensor) -> Tensor:
-        return self.blocks[0](self.words(ids) + self.gate * self.places(torch.arange(ids.shape[1])))  # type: ignore[no-any-return]
+        places = (self.get_buffer("pe") if self.fixed else self.places.weight)[: ids.shape[1]]
+        return self.blocks[0](self.words(ids) + self.gate * places)  # type: ignore[no-any-return]
 
 
 def test_a_gate_that_starts_closed_is_not_drawn_but_refused() -> None:
     torch.manual_seed(0)
-    assert "gate and places.weight are all zero" in refusal(Gated(), ids())
+    assert "the positions gate are all zero" in refusal(Gated(16, fixed=True), ids())
+    assert "the positions gate and places.weight are all zero" in refusal(Gated(TOKENS, 16, fixed=False), ids())
 
 
 class Shifted(HomeMade):

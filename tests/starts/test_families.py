@@ -192,3 +192,10 @@ def test_layers_that_share_their_weights_still_have_positions() -> None:
     family = REFUSED["ALBERT"]
     start = eureka.clear_start(family.made(), family.inputs, logits=None)
     assert [(row.parameters, round(row.after, 2)) for row in start.positions] == [(TABLE, 1.0)]
+
+
+def test_words_are_not_taken_for_positions_where_padding_shifts_these() -> None:
+    seen = torch.arange(TOKENS) >= torch.tensor([0, 6, 2, 5, 3, 1])[:, None]
+    inputs = {"input_ids": torch.where(seen, ids(), 0), "attention_mask": seen.long()}
+    start = eureka.clear_start(FAMILIES["OPT"].made(), inputs, logits=None)
+    assert [(row.parameters, round(row.after, 2)) for row in start.positions] == [((DECODER,), 1.0)]

@@ -14,7 +14,7 @@ from eureka.probes.positions import Search, Sources
 KINDS: Mapping[str, re.Pattern[str]] = {
     "rotary": re.compile(r"rotary|(^|[._])rope|R[oO][pP][eE]"),
     "ALiBi": re.compile(r"alibi|ALiBi|Alibi"),
-    "relative": re.compile(r"relative_(attention|position)|RelativePosition"),
+    "relative": re.compile(r"relative_(attention|position)|RelativePosition|(^|[._])rel_pos"),
 }
 """Kinds of positions that are not added to the content, by names of modules, classes, parameters and methods."""
 CONFIG: Mapping[str, tuple[str, ...]] = {

@@ -30,7 +30,7 @@ VARIES = 1e-4
 
 aten = torch.ops.aten
 ATTENTION = re.compile("scaled_dot_product|softmax")
-"""Operations of an attention."""
+"""Operations of an attention; what comes out of them counts as data, even if all that goes in was looked up in tables."""
 Sources = frozenset[str]
 """Names of the parameters and buffers that a tensor comes from; empty for a constant."""
 
@@ -136,7 +136,7 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Keep an addition; where the result of the operation will come from."""
         if func.overloadpacket in (aten.add, aten.add_):
             self._keep_addition(args[0], args[1], kwargs.get("alpha", 1))
-        return None if self._inside or _mixes_tokens(func, args) else self._of_inputs(tree_leaves((args, kwargs)))
+        return None if self._inside or ATTENTION.search(func.name()) else self._of_inputs(tree_leaves((args, kwargs)))
 
     def after(self, func: Any, args: Any, kwargs: Any, result: Any, sources: Sources | None) -> None:
         """Note where the result comes from, and what was written into."""
@@ -266,11 +266,6 @@ def _turned_round(inputs: Any) -> Any:
     if isinstance(inputs, Mapping):
         return {key: value if key == "position_ids" else _turned_round(value) for key, value in inputs.items()}
     return tree_map(lambda x: x.flip(tuple(range(x.dim()))) if isinstance(x, Tensor) else x, inputs)
-
-
-def _mixes_tokens(func: Any, args: Any) -> bool:
-    """Whether it is part of an attention; what comes out counts as data, even if all that goes in was looked up in tables."""
-    return ATTENTION.search(func.name()) is not None and args[0].dim() > 2
 
 
 def _count(places: Tensor) -> bool:

@@ -17,6 +17,8 @@ APART = {
 """Usual names of three separate projections."""
 TOGETHER = ("qkv", "c_attn", "in_proj", "Wqkv", "wqkv", "qkv_proj", "to_qkv", "in_proj_qkv")
 """Usual names of one projection: all of q, then all of k, then all of v."""
+KEYS_AND_VALUES = ("kv", "to_kv", "kv_proj", "Wkv")
+"""Names of one projection beside that of the queries: all of k, then all of v."""
 INTERLEAVED = ("query_key_value",)
 """Names of one projection that holds q, k and v of the first head, then those of the second, as in GPT-NeoX and BLOOM."""
 
@@ -54,7 +56,7 @@ def projections(site: Site) -> dict[str, Projection]:
     apart = {letter: _whole(layer) for letter, layer in named.items() if layer is not None}
     if len(apart) == 3:
         return apart
-    for name in (*TOGETHER, *INTERLEAVED):
+    for name in (*TOGETHER, *INTERLEAVED, *(KEYS_AND_VALUES if "q" in apart else ())):
         layer = _first(module, (name,))
         if layer is not None:
             parts = _interleaved(layer, site) if name in INTERLEAVED else _stacked(layer, site, "kv" if "q" in apart else "qkv")
