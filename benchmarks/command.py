@@ -10,10 +10,14 @@ import typer
 from eureka.errors import EurekaError
 
 
-def start(command: Callable[..., None]) -> None:
-    """Run a function as a command whose options are its arguments; an error of ours is one sentence, not a traceback."""
+def start(*commands: Callable[..., None]) -> None:
+    """Run a function as a command whose options are its arguments, or the one of several that is named first.
+
+    An error of ours is one sentence, not a traceback.
+    """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(command)
+    for command in commands:
+        app.command()(command)
     try:
         app()
     except EurekaError as error:

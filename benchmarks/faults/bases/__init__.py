@@ -1,0 +1,1 @@
+"""Healthy runs, by kind of model; the plans put faults into them."""

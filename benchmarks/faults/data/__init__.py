@@ -1,0 +1,1 @@
+"""What the models learn: each file draws batches, and scores a model on held-out samples of the right question."""

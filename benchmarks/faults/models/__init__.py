@@ -1,0 +1,1 @@
+"""The models of the suite, written in the ways that people write them."""

@@ -1,0 +1,1 @@
+"""The plans of the suite, by what is wrong."""
