@@ -110,7 +110,7 @@ def private_names(path: Path) -> set[str]:
 
 
 def test_benchmarks_use_public_names_only() -> None:
-    files = list((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
+    files = list((Path(__file__).parents[1] / "benchmarks").rglob("*.py"))
     assert files
     assert {path.name: names for path in files if (names := private_names(path))} == {}
 

@@ -19,8 +19,18 @@ def next_token_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.cross_entropy(model(tokens).flatten(0, 1), labels.flatten())
 
 
-def _language(draw: Draw, *, name: str, lr: float, shares: tuple[float, float], depth: int, **model: Any) -> Setup:
-    vocabulary, length, size = draw.pick(12, 16, 20), draw.pick(16, 20, 24), draw.pick(24, 32)
+def _language(
+    draw: Draw,
+    *,
+    name: str,
+    lr: float,
+    shares: tuple[float, float] = (0.75, 0.15),
+    depth: int = 2,
+    vocabulary: int | None = None,
+    **model: Any,
+) -> Setup:
+    length, size = draw.pick(16, 20, 24), draw.pick(24, 32)
+    vocabulary = vocabulary or draw.pick(12, 16, 20)
     task = chain(vocabulary, draw.generator, shares=shares)
     made = GPT(vocabulary, length, depth=depth, **{"dim": 32, **model})
     sequences = [task.sample(size, length + 1, draw.generator) for _ in range(BATCHES)]
@@ -33,17 +43,17 @@ def _language(draw: Draw, *, name: str, lr: float, shares: tuple[float, float], 
     )
 
 
-def adamw(draw: Draw, *, depth: int = 2, lr: float = 4e-3, **model: Any) -> Setup:
-    return _language(draw, name="adamw", lr=lr, shares=(0.75, 0.15), depth=depth, **model)
+def adamw(draw: Draw, **options: Any) -> Setup:
+    return _language(draw, name="adamw", **{"lr": 4e-3, **options})
 
 
-def sgd(draw: Draw, *, depth: int = 2, lr: float = 0.2, **model: Any) -> Setup:
-    return _language(draw, name="sgd", lr=lr, shares=(0.75, 0.15), depth=depth, **model)
+def sgd(draw: Draw, **options: Any) -> Setup:
+    return _language(draw, name="sgd", **{"lr": 0.2, **options})
 
 
-def last_token(draw: Draw, **model: Any) -> Setup:
+def last_token(draw: Draw, **options: Any) -> Setup:
     """The next token follows from the last alone: positions are of no use."""
-    return _language(draw, name="adamw", lr=4e-3, shares=(0.0, 0.9), **{"depth": 2, **model})
+    return _language(draw, name="adamw", lr=4e-3, shares=(0.0, 0.9), **options)
 
 
 PADDING = 0
@@ -61,7 +71,7 @@ def left_padded(draw: Draw, **model: Any) -> Setup:
         return tokens[:, :-1], tokens[:, 1:].masked_fill(tokens[:, :-1] == PADDING, -100)
 
     def ending(model: nn.Module, tokens: Tensor) -> Tensor:
-        """The model continues the last six tokens; what is before them is padding."""
+        """The model continues the last six tokens; all before them is padding."""
         return model(tokens.masked_fill(torch.arange(tokens.shape[1]) < tokens.shape[1] - 6, PADDING))  # type: ignore[no-any-return]
 
     batches = [padded(task.sample(size, length + 1, draw.generator)) for _ in range(BATCHES)]

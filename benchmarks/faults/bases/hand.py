@@ -19,9 +19,9 @@ from benchmarks.faults.models.hand import HandModel
 from benchmarks.faults.setup import Base, Draw, Setup
 
 
-def causal(draw: Draw, *, name: str = "adamw", lr: float = 3e-3, **model: Any) -> Setup:
+def causal(draw: Draw, *, name: str = "adamw", lr: float = 3e-3, length: int | None = None, **model: Any) -> Setup:
     """Continues a chain of tokens; einsum."""
-    vocabulary, length = draw.pick(14, 18), draw.pick(16, 20)
+    vocabulary, length = draw.pick(14, 18), length or draw.pick(16, 20)
     task = chain(vocabulary, draw.generator)
     made = HandModel(vocabulary, length, vocabulary, **{"causal": True, "writing": "einsum", **model})
     sequences = [task.sample(32, length + 1, draw.generator) for _ in range(BATCHES)]
@@ -43,9 +43,26 @@ def padded(draw: Draw, *, classes: int = 2, **model: Any) -> Setup:
     """Classifies padded rows of tokens; a function of its own for attention."""
     task = rows(classes, draw.pick(4, 5), draw.pick(24, 28), draw.generator)
     made = HandModel(classes, task.length, task.vocabulary, **{"writing": "function", "pooled": True, "pad": PAD, **model})
-    batches = [task.sample(32, draw.generator) for _ in range(BATCHES)]
-    score = task.score(lambda model, tokens: model(tokens), draw.generator)
+    samples = [task.sample(32, draw.generator) for _ in range(BATCHES)]
+    score = task.score(lambda model, tokens, _real: model(tokens), draw.generator)
+    batches = [(tokens, labels) for tokens, _, labels in samples]
     return Setup(made, batches, class_loss, optimiser(made, "sgd", draw.near(0.03)), score)
+
+
+def buffers(draw: Draw, *, masked: bool = True, **model: Any) -> Setup:
+    """The same with stale tokens where padding is, and a mask in the batch; `masked` hands it to the model."""
+    task = rows(2, draw.pick(4, 5), draw.pick(24, 28), draw.generator, stale=True)
+    made = HandModel(2, task.length, task.vocabulary, **{"writing": "matmul", "pooled": True, **model})
+
+    def outputs(model: nn.Module, tokens: Tensor, real: Tensor) -> Tensor:
+        return model(tokens, real if masked else None)  # type: ignore[no-any-return]
+
+    def loss(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        tokens, real, labels = batch
+        return F.cross_entropy(outputs(model, tokens, real), labels)
+
+    batches = [task.sample(32, draw.generator) for _ in range(BATCHES)]
+    return Setup(made, batches, loss, optimiser(made, "adamw", draw.near(2e-3)), task.score(outputs, draw.generator))
 
 
 FEATURES = 6
@@ -83,4 +100,5 @@ def slope_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 HAND_CAUSAL = Base("hand causal", "hand", causal)
 HAND_CLOZE = Base("hand cloze", "hand", cloze, 180)
 HAND_PADDED = Base("hand padded sgd", "hand", padded)
+HAND_BUFFERS = Base("hand buffers", "hand", buffers)
 HAND_SERIES = Base("hand series", "hand", series)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from benchmarks.faults.bases.optimiser import BATCHES, optimiser
 from benchmarks.faults.data.chain import chain
 from benchmarks.faults.data.masked import masked
-from benchmarks.faults.data.pictures import SIDE, TILE, pictures
+from benchmarks.faults.data.pictures import SIDE, TILE, grey_values, pictures
 from benchmarks.faults.data.rows import PAD, rows
 from benchmarks.faults.models import hugging_face
 from benchmarks.faults.setup import Base, Draw, Setup
@@ -51,26 +51,41 @@ def bert_masked(draw: Draw, **model: Any) -> Setup:
     return Setup(made, batches, own_loss, optimiser(made, "adamw", draw.near(3e-3)), score)
 
 
-def bert_rows(draw: Draw, *, masked: bool = True, **model: Any) -> Setup:
+def bert_rows(draw: Draw, *, masked: bool = True, stale: bool = False, **model: Any) -> Setup:
     """Classifies padded rows from the first token; `masked` hands the model the mask of the padding."""
-    task = rows(2, draw.pick(4, 5), draw.pick(24, 28), draw.generator)
+    task = rows(2, draw.pick(4, 5), draw.pick(24, 28), draw.generator, stale)
     made = hugging_face.bert("ForSequenceClassification", task.vocabulary, task.length, num_labels=2, **model)
-    samples = [task.sample(32, draw.generator) for _ in range(BATCHES)]
 
-    def inputs(tokens: Tensor) -> dict[str, Tensor]:
-        return {"input_ids": tokens, "attention_mask": (tokens != PAD).long()} if masked else {"input_ids": tokens}
+    def outputs(model: nn.Module, tokens: Tensor, real: Tensor) -> Tensor:
+        logits: Tensor = model(input_ids=tokens, attention_mask=real.long() if masked else None).logits
+        return logits
 
-    score = task.score(lambda model, tokens: model(**inputs(tokens)).logits, draw.generator)
-    batches = [{**inputs(tokens), "labels": labels} for tokens, labels in samples]
-    return Setup(made, batches, own_loss, optimiser(made, "adamw", draw.near(2e-3)), score)
+    batches = []
+    for _ in range(BATCHES):
+        tokens, real, labels = task.sample(32, draw.generator)
+        batches.append({"input_ids": tokens, "attention_mask": real.long(), "labels": labels})
+    loss = own_loss if masked else loss_without_mask
+    return Setup(made, batches, loss, optimiser(made, "adamw", draw.near(2e-3)), task.score(outputs, draw.generator))
 
 
-def vit(draw: Draw, **model: Any) -> Setup:
+def loss_without_mask(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    loss: Tensor = model(input_ids=batch["input_ids"], labels=batch["labels"]).loss
+    return loss
+
+
+def bert_buffers(draw: Draw, **options: Any) -> Setup:
+    """Stale tokens where padding is."""
+    return bert_rows(draw, **{"stale": True, **options})
+
+
+def vit(draw: Draw, *, grey: bool = False, **model: Any) -> Setup:
+    """`grey` shows the pictures in grey values."""
     task = pictures("place", draw.generator)
     made = hugging_face.vit(SIDE, TILE, task.answers, **model)
     samples = [task.sample(32, draw.generator) for _ in range(BATCHES)]
-    score = task.score(lambda model, shown: model(pixel_values=shown).logits, draw.generator)
-    batches = [{"pixel_values": shown, "labels": answer} for shown, answer in samples]
+    look = grey_values if grey else torch.Tensor.clone
+    score = task.score(lambda model, shown: model(pixel_values=look(shown)).logits, draw.generator)
+    batches = [{"pixel_values": look(shown), "labels": answer} for shown, answer in samples]
     return Setup(made, batches, own_loss, optimiser(made, "adamw", draw.near(4e-3)), score)
 
 
@@ -94,4 +109,5 @@ HF_GPT2_PADDED = Base("hf gpt2 padded", "hf", gpt2_padded)
 HF_DECODER = Base("hf bert decoder", "hf", bert_decoder)
 HF_MASKED = Base("hf bert masked", "hf", bert_masked, 180)
 HF_ROWS = Base("hf bert rows", "hf", bert_rows)
+HF_BUFFERS = Base("hf bert buffers", "hf", bert_buffers, 150)
 HF_VIT = Base("hf vit", "hf", vit, 220)

@@ -13,17 +13,17 @@ from eureka.experiment import build
 from eureka.recipes import recipe
 from eureka.training.optimiser import make_optimiser
 
-BATCHES, HELD_OUT = 400, 512
+BATCHES, HELD_OUT = 200, 512
 
 
-def tiles(draw: Draw, *, attention: str = "softmax", batch: int = 64, **_options: Any) -> Setup:
+def tiles(draw: Draw, *, attention: str = "softmax", **_options: Any) -> Setup:
     """At the recipe's rate, which is one where softmax waits."""
     parts = recipe("tiles").to_json()
     parts["attention"] = {"name": attention}
     parts["training"]["seed"] = draw.random.randrange(100)
     config = RunConfig.from_json(parts)
     task, model = build(config)
-    samples = [task.sample(batch, draw.generator) for _ in range(BATCHES)]
+    samples = [task.sample(config.training.batch_size, draw.generator) for _ in range(BATCHES)]
     held_out = task.sample(HELD_OUT, draw.generator)
 
     def right(model: nn.Module) -> Tensor:

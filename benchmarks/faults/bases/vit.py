@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.faults.bases.optimiser import BATCHES, optimiser
-from benchmarks.faults.data.pictures import SIDE, TILE, Question, digits, pictures
+from benchmarks.faults.data.pictures import SIDE, TILE, Question, digits, grey_values, pictures
 from benchmarks.faults.data.scores import scorer
 from benchmarks.faults.models.vit import ViT
 from benchmarks.faults.setup import Base, Draw, Setup
@@ -28,12 +28,17 @@ def distance_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.mse_loss(model(batch[0]).squeeze(-1), batch[1])
 
 
-def _pictures(draw: Draw, question: Question, name: str, lr: float, marks: int = 3, size: int = 32, **model: Any) -> Setup:
+def _pictures(
+    draw: Draw, question: Question, name: str, lr: float, marks: int = 3, size: int = 32, grey: bool = False, **model: Any
+) -> Setup:
+    """`grey` shows the pictures in grey values."""
     task = pictures(question, draw.generator, marks)
     made = ViT(SIDE, TILE, task.answers, **model)
-    batches = [task.sample(size, draw.generator) for _ in range(BATCHES)]
+    samples = [task.sample(size, draw.generator) for _ in range(BATCHES)]
+    look = grey_values if grey else torch.Tensor.clone
     losses = {"marks": yes_or_no_loss, "far": distance_loss}
-    score = task.score(lambda model, shown: model(shown), draw.generator)
+    score = task.score(lambda model, shown: model(look(shown)), draw.generator)
+    batches = [(look(shown), answer) for shown, answer in samples]
     return Setup(made, batches, losses.get(question, class_loss), optimiser(made, name, draw.near(lr)), score)
 
 
@@ -58,26 +63,8 @@ def far(draw: Draw, **model: Any) -> Setup:
 
 
 def shade(draw: Draw, **model: Any) -> Setup:
-    """How bright is the picture? Grey values from 0 to 255 go through batch normalisation."""
-    made = _pictures(draw, "shade", "adamw", 2e-3, **{"stem": "batch", "class_token": False, **model})
-    task_score = made.score
-    batches = [(40 + 30 * shown, answer) for shown, answer in made.batches]
-
-    def score(model: nn.Module) -> float:
-        return task_score(_Grey(model))
-
-    return Setup(made.model, batches, made.loss, made.optimizer, score)
-
-
-class _Grey(nn.Module):
-    """A model that is shown pictures in grey values."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, shown: Tensor) -> Tensor:
-        return self.model(40 + 30 * shown)  # type: ignore[no-any-return]
+    """How bright is the picture? Grey values go through batch normalisation."""
+    return _pictures(draw, "shade", "adamw", 2e-3, **{"grey": True, "stem": "batch", "class_token": False, **model})
 
 
 def real_digits(draw: Draw, *, train: int = 1400, classes: int = 10, divide: float = 8.0, **model: Any) -> Setup:

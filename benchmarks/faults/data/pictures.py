@@ -83,6 +83,11 @@ def pictures(question: Question, generator: Generator, marks: int = 3) -> Pictur
     return Pictures(question, 1.5 * looks / looks.std((1, 2), keepdim=True))
 
 
+def grey_values(shown: Tensor) -> Tensor:
+    """From about -2 to 3 to the values of a file, 0 to 255."""
+    return 128 + 40 * shown
+
+
 @cache
 def digits() -> tuple[Tensor, Tensor]:
     """The 1,797 real handwritten digits of scikit-learn, (n, 1, 8, 8), values from 0 to 16."""

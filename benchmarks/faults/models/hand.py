@@ -114,26 +114,20 @@ class HandModel(nn.Module):
         if hidden:
             self.head = nn.Sequential(nn.Linear(dim, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, outputs))
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor, real: Tensor | None = None) -> Tensor:
+        """`real` says which tokens are no padding; without it, those that are not `pad`."""
+        if real is None and self.pad is not None:
+            real = inputs != self.pad
         x = inputs if self.scale_in is None else self.scale_in(inputs.flatten(0, 1)).view(inputs.shape)
         x = self.embed(x) + self.positions[:, : x.shape[1]]
-        blocked = self._blocked(inputs)
+        blocked = self._blocked(x.shape[1], real)
         for block in self.blocks:
             x = block(x, blocked)
         if self.pooled:
-            x = self._mean(x, inputs)
+            x = x.mean(1) if real is None else (x * real.unsqueeze(-1)).sum(1) / real.sum(1, keepdim=True)
         return self.head(self.norm(x.detach() if self.detached else x))  # type: ignore[no-any-return]
 
-    def _blocked(self, inputs: Tensor) -> Tensor | None:
-        n = inputs.shape[1]
+    def _blocked(self, n: int, real: Tensor | None) -> Tensor | None:
         if self.causal:
             return torch.full((n, n), self.value).triu(self.diagonal)
-        if self.pad is None:
-            return None
-        return torch.zeros(inputs.shape).masked_fill(inputs == self.pad, -math.inf)[:, None, None]
-
-    def _mean(self, x: Tensor, inputs: Tensor) -> Tensor:
-        if self.pad is None:
-            return x.mean(1)
-        real = (inputs != self.pad).unsqueeze(-1).to(x.dtype)
-        return (x * real).sum(1) / real.sum(1)
+        return None if real is None else torch.zeros(real.shape).masked_fill(~real, -math.inf)[:, None, None]

@@ -61,7 +61,7 @@ class ViT(nn.Module):
         self.detached = False
 
     def forward(self, pictures: Tensor) -> Tensor:
-        x = self.stem(pictures.to(self.head.weight.dtype)).flatten(2).transpose(1, 2)
+        x = self.stem(pictures.to(self.norm.weight.dtype)).flatten(2).transpose(1, 2)
         if self.class_token is not None:
             x = torch.cat([self.class_token.expand(len(x), -1, -1), x], 1)
         if self.positions is not None:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from benchmarks.faults.bases.gpt import GPT_ADAMW, GPT_LAST, GPT_PADDED, GPT_SGD
-from benchmarks.faults.bases.hand import HAND_CAUSAL, HAND_CLOZE, HAND_PADDED, HAND_SERIES
-from benchmarks.faults.bases.hugging_face import HF_DECODER, HF_GPT2, HF_GPT2_PADDED, HF_MASKED, HF_ROWS, HF_VIT
+from benchmarks.faults.bases.hand import HAND_BUFFERS, HAND_CAUSAL, HAND_CLOZE, HAND_PADDED, HAND_SERIES
+from benchmarks.faults.bases.hugging_face import HF_BUFFERS, HF_DECODER, HF_GPT2, HF_GPT2_PADDED, HF_MASKED, HF_ROWS, HF_VIT
 from benchmarks.faults.bases.vit import VIT_DIGITS, VIT_FAR, VIT_MARK, VIT_MARKS, VIT_PLACE, VIT_SHADE
 from benchmarks.faults.models.gpt import CausalAttention
 from benchmarks.faults.planted.changes import (
@@ -59,7 +59,7 @@ def cosine(step: int) -> float:
 
 def head_only(setup: Setup) -> Setup:
     """A trained model gets a new head, and only that is trained: frozen on purpose."""
-    train(setup, 160)
+    train(setup, 260)
     model: Any = setup.model
     for value in model.parameters():
         value.requires_grad_(False)
@@ -160,6 +160,9 @@ PLANS = [
     Plan("healthy", "prompt is no label", HF_GPT2, with_labels(prompt_masked), warm=30),
     Plan("healthy", "padding is masked", HAND_PADDED, warm=30),
     Plan("healthy", "padding is masked", HF_ROWS, warm=30),
+    Plan("healthy", "stale tokens are masked", HAND_BUFFERS, warm=40),
+    Plan("healthy", "stale tokens are masked", HF_BUFFERS, warm=50),
+    Plan("healthy", "constant padding that the model sees", GPT_PADDED, build={"pad": None}, also=("padding_used",), warm=80),
     Plan("healthy", "padding is masked", GPT_PADDED, warm=50),
     Plan("healthy", "padding is no label", HF_GPT2_PADDED, warm=40),
     Plan("healthy", "sliding window", GPT_SGD, with_modules(CausalAttention, window=4), warm=60),

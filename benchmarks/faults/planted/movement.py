@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 from benchmarks.faults.bases.gpt import GPT_ADAMW, GPT_SGD
 from benchmarks.faults.bases.hand import HAND_CAUSAL, HAND_CLOZE, HAND_PADDED, HAND_SERIES
 from benchmarks.faults.bases.hugging_face import HF_GPT2, HF_MASKED, HF_ROWS, HF_VIT
-from benchmarks.faults.bases.vit import VIT_DIGITS, VIT_MARK, VIT_PLACE, VIT_SHADE
+from benchmarks.faults.bases.vit import VIT_DIGITS, VIT_MARK, VIT_MARKS, VIT_PLACE, VIT_SHADE
 from benchmarks.faults.planted.changes import (
     rate_times,
     with_batches,
@@ -156,6 +156,8 @@ def eval_in_step(loss: Loss, _optimizer: Optimizer) -> Step:
     return step
 
 
+NORMALISED = {"grey": True, "stem": "batch"}
+"""Grey values that batch normalisation scales."""
 SLOW = {"lr": 1.2e-4}
 """Steps that bf16 weights are too coarse for."""
 
@@ -202,7 +204,7 @@ PLANS = [
     Plan(
         "dead_units", "head", HAND_SERIES, biased("head.0.bias", -15.0), build={"hidden": True}, control={"hidden": True}, warm=40
     ),
-    Plan("norm_mode", "evaluation mode", VIT_SHADE, in_eval_mode),
+    Plan("norm_mode", "evaluation mode", VIT_PLACE, in_eval_mode, build=NORMALISED, control=NORMALISED),
     Plan("norm_mode", "evaluation mode in the step", HAND_SERIES, with_step(eval_in_step)),
     Plan("norm_mode", "batches of one", VIT_SHADE, with_batches(lambda batch: (batch[0][:1], batch[1][:1])), warm=100),
 ]

@@ -7,16 +7,21 @@ from typing import Any
 import torch
 
 from benchmarks.faults.bases.gpt import GPT_ADAMW, GPT_SGD
-from benchmarks.faults.bases.hand import HAND_CAUSAL, HAND_CLOZE
+from benchmarks.faults.bases.hand import HAND_CAUSAL
 from benchmarks.faults.bases.hugging_face import HF_DECODER, HF_GPT2
 from benchmarks.faults.bases.vit import VIT_FAR, VIT_PLACE
 from benchmarks.faults.models.gpt import CausalAttention
 from benchmarks.faults.models.hand import HandAttention, HandModel
 from benchmarks.faults.models.vit import Layer
-from benchmarks.faults.planted.changes import with_batches, with_modules
+from benchmarks.faults.planted.changes import Change, one_after_another, with_batches, with_modules
 from benchmarks.faults.setup import Plan, Setup
 
 __all__ = ["PLANS"]
+
+
+def over(axis: int) -> Change:
+    """The softmax is over another axis; the mask is finite, as many write it, so that no axis is blocked altogether."""
+    return one_after_another(with_modules(HandModel, value=-1e9), with_modules(HandAttention, axis=axis))
 
 
 def sees_itself_only(setup: Setup) -> Setup:
@@ -34,14 +39,15 @@ def only_the_first(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 PLANS = [
-    Plan("attention_axis", "over the queries", HAND_CLOZE, with_modules(HandAttention, axis=-2), warm=80),
-    Plan("attention_axis", "over the heads", HAND_CAUSAL, with_modules(HandAttention, axis=1)),
+    Plan("attention_axis", "over the heads", HAND_CAUSAL, over(1), warm=80),
+    Plan("attention_axis", "over the rows of the batch", HAND_CAUSAL, over(0)),
+    Plan("attention_axis", "over the queries", HAND_CAUSAL, over(-2), build={"length": 40}, control={"length": 40}),
     Plan("attention_axis", "over the batch", VIT_PLACE, build={"batch_first": False}, log="list"),
     Plan("attention_axis", "over the batch", VIT_FAR, build={"batch_first": False}, warm=90),
     Plan("future_leak", "no mask", GPT_ADAMW, with_modules(CausalAttention, ahead=10**6)),
     Plan("future_leak", "one token ahead", GPT_SGD, with_modules(CausalAttention, ahead=1), warm=90),
     Plan("future_leak", "mask from the second diagonal", HAND_CAUSAL, with_modules(HandModel, diagonal=2)),
-    Plan("future_leak", "mask adds only −1", HAND_CAUSAL, with_modules(HandModel, value=-1.0), warm=80),
+    Plan("future_leak", "mask adds 1, not −∞", HAND_CAUSAL, with_modules(HandModel, value=1.0), warm=80),
     Plan("future_leak", "not a decoder", HF_DECODER, build={"is_decoder": False}, log="csv"),
     Plan("mask_blocks_context", "window of one", GPT_ADAMW, with_modules(CausalAttention, window=1), warm=80),
     Plan("mask_blocks_context", "inverted", VIT_PLACE, sees_itself_only),

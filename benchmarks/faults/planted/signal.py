@@ -9,6 +9,7 @@ import torch
 from benchmarks.faults.bases.gpt import GPT_ADAMW, GPT_SGD
 from benchmarks.faults.bases.hand import HAND_CAUSAL, HAND_CLOZE
 from benchmarks.faults.bases.hugging_face import HF_MASKED
+from benchmarks.faults.bases.tiles import TILES
 from benchmarks.faults.bases.vit import VIT_FAR, VIT_PLACE
 from benchmarks.faults.models.gpt import Block
 from benchmarks.faults.models.hand import HandAttention, HandBlock
@@ -49,11 +50,9 @@ def queries_and_keys(factor: float) -> Change:
         with torch.no_grad():
             for name, value in setup.model.named_parameters():
                 if name.endswith(("qkv.weight", "in_proj_weight")):
-                    value[: 2 * len(value) // 3] *= factor
-                elif name.endswith(
-                    ("to_q.weight", "to_k.weight", "query.weight", "key.weight", "q_proj.weight", "k_proj.weight")
-                ):
-                    value *= factor
+                    value[: 2 * len(value) // 3].mul_(factor)
+                elif name.endswith(("to_q.weight", "to_k.weight")):
+                    value.mul_(factor)
         return setup
 
     return change
@@ -101,6 +100,7 @@ PLANS = [
     Plan("attention_saturated", "W_Q, W_K × 30", GPT_ADAMW, queries_and_keys(30), warm=80),
     Plan("attention_saturated", "W_Q, W_K × 30", HAND_CAUSAL, queries_and_keys(30)),
     Plan("attention_saturated", "W_Q, W_K × 30", VIT_PLACE, queries_and_keys(30), log="list"),
+    Plan("attention_flat", "softmax waits", TILES, control={"attention": "norm_softmax"}, warm=300),
     Plan("attention_flat", "logits ÷ 1000", HAND_CAUSAL, cooled(1e-3), warm=100),
     Plan("attention_flat", "logits ÷ 1000", HAND_CLOZE, cooled(1e-3), warm=60),
     Plan("attention_flat", "W_Q, W_K × 0.02", GPT_SGD, queries_and_keys(0.02), warm=80),
