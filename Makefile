@@ -5,7 +5,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-FIX ?= softmax,norm_softmax
+FIX ?= softmax
+START ?= paper,clear
 SEEDS ?= 3
 BIOME := npx --yes --fetch-retries=0 @biomejs/biome@2.6.6
 SCRIPTS := src/eureka/report/assets
@@ -21,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	$(BIN)/eureka compare digits --fix $(FIX) --seeds $(SEEDS) --out runs/demo
+	$(BIN)/eureka compare digits --fix $(FIX) --start $(START) --seeds $(SEEDS) --out runs/demo
 	@cp runs/demo/report.html report.html
 	@echo "Open report.html in a browser."
 

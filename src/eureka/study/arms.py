@@ -318,12 +318,12 @@ def _hashable(value: Any) -> Any:
 
 
 def _order(value: Any) -> tuple[int, float, str]:
-    """What is not set first, then the baseline, numbers by size, the rest by name."""
+    """What is not set first, then the baseline and what changes nothing, numbers by size, the rest by name."""
     if value is None:
         return (-1, 0.0, "")
     if isinstance(value, int | float):
         return (1, float(value), "")
-    return (0 if value == BASELINE else 2, 0.0, str(value))
+    return (0 if value == BASELINE or value in CONTROLS.values() else 2, 0.0, str(value))
 
 
 def _arm_order(key: ArmKey, own: Sequence[str]) -> tuple[Any, ...]:
