@@ -16,6 +16,8 @@ from eureka.study.plan import read_plan, run_name
 from eureka.study.summary import read_outcomes, run_rows
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
+STUDIES = {"tiles": "tiles/study.yaml", "chain": "chain/study.yaml", "every_rate/tiles": "every_rate/tiles.yaml"}
+"""The folder of each committed table, and the study's file."""
 
 
 def committed_rows(name: str) -> list[dict[str, str]]:
@@ -25,12 +27,12 @@ def committed_rows(name: str) -> list[dict[str, str]]:
 
 def committed_runs(name: str) -> list[Run]:
     """The configs from the study's file, the outcomes from its table; a run has its name from its config."""
-    configs = {run_name(config): config for config in read_plan(RESULTS / name / "study.yaml", Path("unused")).configs}
+    configs = {run_name(config): config for config in read_plan(RESULTS / STUDIES[name], Path("unused")).configs}
     outcomes = read_outcomes(RESULTS / name / "runs.csv")
     return [Run(RunFolder(Path(run)), StoredConfig(configs[run].to_json()), outcome) for run, outcome in outcomes.items()]
 
 
-@pytest.mark.parametrize("name", ["tiles", "chain"])
+@pytest.mark.parametrize("name", STUDIES)
 def test_the_table_and_the_comparisons_follow_from_the_runs(name: str) -> None:
     recorded = json.loads((RESULTS / name / "summary.json").read_text(encoding="utf-8"))
     grouping = group_runs(committed_runs(name))
@@ -39,7 +41,7 @@ def test_the_table_and_the_comparisons_follow_from_the_runs(name: str) -> None:
     assert_close(found, {(one["fix"], str(one["setting"])): one for one in recorded["comparisons"]})
 
 
-@pytest.mark.parametrize("name", ["tiles", "chain"])
+@pytest.mark.parametrize("name", STUDIES)
 def test_the_table_of_runs_has_the_same_columns_and_settings(name: str) -> None:
     rows = [{key: "" if value is None else str(value) for key, value in row.items()} for row in run_rows(committed_runs(name))]
     assert [list(row) for row in rows] == [list(row) for row in committed_rows(name)]
