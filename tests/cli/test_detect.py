@@ -179,3 +179,64 @@ def test_a_png_without_matplotlib_names_the_command_that_installs_it(
     assert isinstance(result.exception, MissingExtraError)
     assert "pip install 'eureka[plot]'" in str(result.exception)
     assert result.stdout == ""
+
+
+def falls(at: int, high: float = 2.0) -> list[float]:
+    t = np.arange(600)
+    return [
+        round(float(v), 4)
+        for v in high - 1.5 / (1.0 + np.exp(-(t - at) / 5.0)) + 0.02 * np.random.default_rng(at).standard_normal(600)
+    ]
+
+
+def test_train_and_validation_are_told_together(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    rows = "".join(f"{10 * i},{a},{b}\n" for i, (a, b) in enumerate(zip(falls(150), falls(450), strict=True)))
+    file.write_text("step,train_loss,val_loss\n" + rows)
+    assert re.search(r"train fell at 1,(49|50)\d, validation at 4,(49|50)\d: memorised first", run(file).stdout)
+    [pair] = json.loads(run(file, "--json").stdout)["together"]
+    assert (pair["train"], pair["validation"]) == ("train_loss", "val_loss")
+    assert pair["sentence"].endswith("memorised first")
+
+
+def test_more_is_better_by_name_or_when_told_so(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("step,quality\n" + "".join(f"{i},{3.0 - value:.4f}\n" for i, value in enumerate(falls(350))))
+    [falling] = json.loads(run(file, "--json").stdout)["files"]
+    [rising] = json.loads(run(file, "--json", "--rising").stdout)["files"]
+    assert falling["moments"] == []
+    assert [moment["kind"] for moment in rising["moments"]] == ["eureka"]
+    assert rising["moments"][0]["after"] > rising["moments"][0]["before"]
+    assert "not named like a loss" in run(file).stdout
+    file.write_text(file.read_text().replace("quality", "accuracy"))
+    assert "more is better" in run(file).stdout
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "said"),
+    [
+        ("epochs,epoch,loss", "300,{i},{loss}", "epochs is 300 in every row: not the step"),
+        ("epoch,iter,loss", "{epoch},{batch},{loss}", "iter starts again 5 times: counted on by epoch, 100 each"),
+        ("iter,loss", "{batch},{loss}", "iter starts again 5 times and the values go on: counted on"),
+        ("seconds,loss", "{i},{loss}", "no column counts steps: the rows are numbered"),
+    ],
+)
+def test_the_output_says_which_columns_were_taken_and_why(tmp_path: Path, header: str, row: str, said: str) -> None:
+    file = tmp_path / "log.csv"
+    rows = [row.format(i=i, epoch=i // 100, batch=i % 100, loss=value) for i, value in enumerate(falls(350))]
+    file.write_text("\n".join([header, *rows]) + "\n")
+    text = run(file).stdout
+    assert said in text
+    assert re.search(r"1 Eureka-moment, at .* 3(49|50)", text)
+
+
+def test_every_run_of_a_folder_is_judged_and_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    for name, content in {"a": falls(150), "b": falls(450), "c": None}.items():
+        (tmp_path / name).mkdir()
+        rows = "" if content is None else "".join(f"{i},{value}\n" for i, value in enumerate(content))
+        (tmp_path / name / "metrics.csv").write_text("step,loss\n" + rows)
+    result = run(tmp_path)
+    assert result.exit_code == 0
+    assert re.search(r"· a: 1 Eureka-moment, at step 1(49|50)", result.stdout)
+    assert re.search(r"· b: 1 Eureka-moment, at step 4(49|50)", result.stdout)
+    assert "a part was not read" in result.stdout

@@ -34,6 +34,7 @@ def falling(at: int = AT, seed: int = 0, high: float = 2.0, low: float = 0.5) ->
 LOSS, VALIDATION = falling(), falling(LATER, 1, 2.2, 0.8)
 FLAT = [round(2.0 + 0.02 * float(v), 4) for v in np.random.default_rng(2).standard_normal(POINTS)]
 ACCURACY = [round(1.05 - 0.4 * value, 4) for value in LOSS]
+SPLITS = (("train", LOSS), ("val", VALIDATION))
 STEP, STEP_LATER = float(EVERY * AT), float(EVERY * LATER)
 IN_EPOCHS = AT / EPOCH
 
@@ -362,6 +363,22 @@ def comet(folder: Path) -> Path:
     return put(folder / "metrics.json", json.dumps(rows))
 
 
+@layout("JSON, runs by name", {"a: loss": STEP, "b: loss": STEP_LATER}, unit="step")
+def json_runs(folder: Path) -> Path:
+    return put(folder / "l.json", json.dumps({"a": {"step": STEPS, "loss": LOSS}, "b": {"step": STEPS, "loss": VALIDATION}}))
+
+
+@layout("JSON, losses by step", {"value": STEP}, unit="step")
+def json_by_step(folder: Path) -> Path:
+    return put(folder / "loss.json", json.dumps({str(s): v for s, v in zip(STEPS, LOSS, strict=True)}))
+
+
+@layout("a log with a line cut short inside", {"loss": STEP}, unit="step")
+def cut_inside(folder: Path) -> Path:
+    rows = [json.dumps({"step": s, "loss": v}) for s, v in zip(STEPS, LOSS, strict=True)]
+    return put(folder / "log.jsonl", "\n".join([*rows[:200], rows[200][:9], *rows[200:]]) + "\n")
+
+
 @layout("TensorBoard's JSON", {"value": STEP}, unit="step")
 def tensorboard_json(folder: Path) -> Path:
     return put(folder / "loss.json", json.dumps([[1.7e9 + i, s, v] for i, (s, v) in enumerate(zip(STEPS, LOSS, strict=True))]))
@@ -523,6 +540,56 @@ lines("steps with k", {"loss": 1000 * STEP}, "step {step}k loss {loss}\n", unit=
 lines("tensors", {"loss": STEP}, "step {step}: loss=tensor({loss}, device='cuda:0', grad_fn=<NllLossBackward0>)\n", unit="step")
 
 
+lines("a number before each line", {"loss": STEP}, "[{step}] loss: {loss}\n", unit="index")
+lines("tqdm without a total", {"loss": STEP}, "train: {step}it [1:00:00,  1.2it/s, loss={loss}]\n", unit="it")
+lines(
+    "train and val alone",
+    {"train": AT, "val": LATER},
+    "Epoch {i} - train: {loss}, val: {val}\n",
+    unit="Epoch",
+    together="memorised",
+)
+lines("XGBoost", {"train-logloss": AT, "eval-logloss": LATER}, "[{i}]\ttrain-logloss:{loss}\teval-logloss:{val}\n", unit="index")
+lines("Abseil", {"loss": STEP}, "I0101 12:00:00.123456 140 train.py:33] step = {step}, loss = {loss} (0.123 sec)\n", unit="step")
+lines("TensorFlow's estimator", {"loss": STEP}, "INFO:tensorflow:loss = {loss}, step = {step} (3.456 sec)\n", unit="step")
+lines("Gluon", {"loss": AT}, "Epoch[{epoch}] Batch [{batch}]\tSpeed: 123.4 samples/sec\tloss={loss}\n", unit="Batch")
+lines("ranks", {"loss": STEP}, "[rank 0] step {step} loss {loss}\n[rank 1] step {step} loss {loss}\n", unit="step")
+lines(
+    "detectron2",
+    {"total_loss": STEP},
+    "[01/01 12:00:00 d2.utils.events]: eta: 1:00:00  iter: {step}  total_loss: {loss}  time: 0.3  lr: 0.02  max_mem: 3000M\n",
+    unit="iter",
+)
+lines(
+    "PaddlePaddle",
+    {"loss": AT, "top1": AT},
+    "[2024/01/01 12:00:00] ppcls INFO: [Train][Epoch {epoch1}/10][Iter: {batch}/60]lr(LinearWarmup): 0.00100000, top1: {acc},"
+    " loss: {loss}, batch_cost: 0.3s, reader_cost: 0.1, ips: 32 samples/s, eta: 1:00:00\n",
+    unit="Iter",
+)
+lines(
+    "OpenNMT",
+    {"xent": STEP},
+    "[2021-01-01 12:00:00,123 INFO] Step {step}/ 6000; xent: {loss}; lr: 1.00000; 3000/3000 tok/s;    100 sec\n",
+    unit="Step",
+)
+lines(
+    "Marian",
+    {"Cost": STEP},
+    "[2021-01-01 12:00:00] Ep. {epoch1} : Up. {step} : Sen. 123,456 : Cost {loss:.8f} * 123,456 after 1,234 : Time 12.3s\n",
+    unit="Up.",
+)
+lines(
+    "a model card",
+    {"Training Loss": STEP, "Validation Loss": STEP_LATER},
+    "| {loss} | {share:.2f} | {step} | {val} |\n",
+    head="# Model\n\nIts loss is 0.5.\n\n| Training Loss | Epoch | Step | Validation Loss |\n|:---:|:---:|:---:|:---:|\n",
+    file="README.md",
+    unit="Step",
+    together="memorised first",
+)
+
+
 @layout("text with decimal commas", {"loss": STEP}, unit="step")
 def text_with_commas(folder: Path) -> Path:
     return put(folder / "l.log", "".join(f"step {s} loss {v:.3f}\n" for s, v in zip(STEPS, LOSS, strict=True)).replace(".", ","))
@@ -667,9 +734,14 @@ def results_by_seed(folder: Path) -> Path:
     return table(folder / "runs.csv", ["seed", "lr", "final_loss"], [(i, 0.1, 2.0 - 0.01 * i) for i in range(40)])
 
 
+@layout("a table of settings", refused="one row a run")
+def results_by_setting(folder: Path) -> Path:
+    return table(folder / "runs.csv", ["lr", "wd", "acc"], [(10.0 ** -(i % 5), i % 3, 0.5 + 0.001 * i) for i in range(60)])
+
+
 @layout("commas that may be either", refused="thousands or decimals")
 def ambiguous(folder: Path) -> Path:
-    return put(folder / "l.csv", "step;loss\n" + "".join(f"{i}.000;{2000 - i:,}\n".replace(".000", "") for i in range(900)))
+    return put(folder / "l.tsv", "step\tloss\n" + "".join(f"{i}\t{2.1 - i / 1e4:.3f}\n".replace(".", ",") for i in range(900)))
 
 
 @layout("a notebook", refused="notebook")

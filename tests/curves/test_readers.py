@@ -14,6 +14,7 @@ from eureka.curves.grid import Array
 from eureka.curves.readers import delimited
 from eureka.curves.readers import table as tables
 from eureka.curves.readers.curve import read_curve
+from eureka.curves.readers.layout import Layout
 from eureka.curves.readers.table import TableBuilder
 from eureka.curves.readers.tensorboard import scalars
 from eureka.errors import RequestError, UnknownNameError
@@ -243,7 +244,7 @@ def test_a_table_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     file.write_text(table(","))
     whole = delimited._columns
 
-    def counted(path: Path, layout: delimited.Layout, builder: TableBuilder, text: bytes, line: int, last: bool) -> list[Array]:
+    def counted(path: Path, layout: Layout, builder: TableBuilder, text: bytes, line: int, last: bool) -> list[Array]:
         nonlocal parsed
         columns = whole(path, layout, builder, text, line, last)
         parsed += len(columns[0])

@@ -11,6 +11,9 @@ from eureka.curves.moment import EurekaMoment
 from eureka.curves.readers.columns import base_of, run_and_metric
 from eureka.formats import step
 
+FEW = 30
+"""A curve of fewer points may hide a fall."""
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -22,12 +25,16 @@ class Pair:
     def sentence(self) -> str | None:
         """Which of the two left its plateau first; None if neither did."""
         train, validation = _main(self.train), _main(self.validation)
-        verb, unit = "rose" if self.train.curve.rising else "fell", self.train.curve.step_name
+        verb = "rose" if self.train.curve.rising else "fell"
+        unit = (self.validation if train is None else self.train).curve.step_name
         if train is None and validation is None:
             return None
         if train is None or validation is None:
             [(name, found)] = [(n, one) for n, one in (("train", train), ("validation", validation)) if one is not None]
-            other = "validation" if name == "train" else "train"
+            other, silent = ("validation", self.validation) if name == "train" else ("train", self.train)
+            if len(silent.curve.values) < FEW:
+                few = f"{other} has too few points to tell ({len(silent.curve.values)})"
+                return f"{name} {verb} at {unit} {step(found.steepest)}; {few}"
             return f"{name} {verb} at {unit} {step(found.steepest)}; {other} has no such {'rise' if verb == 'rose' else 'fall'}"
         if self.validation.curve.step_name != unit:
             other = self.validation.curve.step_name
@@ -57,15 +64,15 @@ def _main(finding: Finding) -> EurekaMoment | None:
 
 
 def pairs(findings: Sequence[Finding]) -> Iterator[Pair]:
-    """Every train curve with the validation curve of the same metric, of the same run of the same file, if both can be judged."""
+    """Every validation curve with the train curve of the same metric of the same run, where one of them has a moment."""
     judged = [finding for finding in findings if finding.judged]
-    for train in judged:
-        if train.curve.role != "train":
-            continue
-        for one in judged:
-            if one.curve.role == "validation" and _same(train, one):
-                yield Pair(train, one)
-                break
+    for validation in judged:
+        if validation.curve.role == "validation":
+            same = [train for train in judged if train.curve.role == "train" and _same(train, validation)]
+            alike = [train for train in same if train.curve.step_name == validation.curve.step_name]
+            pair = Pair((alike or same)[0], validation) if same else None
+            if pair is not None and pair.sentence() is not None:
+                yield pair
 
 
 def _same(train: Finding, validation: Finding) -> bool:

@@ -17,14 +17,16 @@ OF = " of"
 """``iteration 100/5000`` is two columns: ``iteration`` and ``iteration of``."""
 BATCH = "batch"
 """The name of a counter that stands without one, as in ``[ 50/312]``."""
+INDEX = "index"
+"""The name of a column without one that comes first, and of a number with which lines start."""
 
 WHAT = r"(train|training|valid|val|trainer|opt\w*|env|gradient|current|cur|total|num|n|log)"
 COUNTERS = (
     rf"({WHAT}_)*(global_(steps?|iter(ation)?s?)|num_updates)",
-    rf"({WHAT}_)*(steps?|timesteps?|updates?)(_num|_number|_id|_idx)?",
+    rf"({WHAT}_)*(steps?|timesteps?|updates?|upd?)(_num|_number|_id|_idx)?",
     rf"({WHAT}_)*(iter(ation)?s?|it|itr|batch(es)?|minibatch(es)?|s)(_num|_number|_id|_idx|_i)?",
     r"(\w+_)?(tokens|samples|examples|frames|images|sequences)(_seen|_processed|_consumed)?",
-    rf"({WHAT}_)*(epochs?|ep|rounds?|generations?)(_num|_number|_id|_idx)?|t|x|index|unnamed0?",
+    rf"({WHAT}_)*(epochs?|ep|episodes?|rounds?|generations?)(_num|_number|_id|_idx)?|t|x|index|unnamed0?",
 )
 """Names of counters, the best first: each pattern is tried on all columns before the next."""
 EPOCH = rf"({WHAT}_)*(epochs?|ep)(_num|_number|_id|_idx)?"
@@ -56,21 +58,22 @@ RISING = _set(
 )
 ASIDE = _set(
     """
-    time times runtime seconds second sec secs ms s per speed throughput flops tflops memory mem gpu cpu wall elapsed eta date
+    time times runtime seconds second sec secs ms per speed throughput flops tflops memory mem gpu cpu wall elapsed eta date
     timestamp wps ups bsz wpb grad gradient gnorm norm norms scale scaler seed std stdev stderr var min max best lowest highest
     worst num number count size weight weights coef coefficient patience threshold margin temperature target params parameters
-    interval freq every fn function rank lr mom momentum wd decay beta dropout
+    interval freq every fn function rank reader lr mom momentum wd decay beta dropout
     """
 )
 """A column with one of these words is not judged, whatever else its name says."""
 RUN = (
-    r"runs?(_?(id|name|hash|uuid|key|number))?|exp(eriment)?(_(id|name|key))?|trial(_id)?|seed|fold|name|id|job(_id)?"
+    r"(\w+_)?runs?(_?(id|name|hash|uuid|key|number))?|exp(eriment)?(_(id|name|key))?|trial(_id)?|seed|fold|name|id|job(_id)?"
     r"|model(_name)?|worker|replica|rank|config"
 )
-SPLIT = r"(mode|split|phase|stage|subset|set|partition|dataset|type|kind|event|category|role|context_subset)"
-METRIC = r"(metric|metrics|metric_?name|tag|key|variable|measure|name_of_metric|series)"
-VALUE = r"(value|metric_?value|y|values|scalar)"
+SPLIT = r"(\w+_)?(mode|split|phase|stage|subset|partition)|set|dataset|type|kind|event|category|role"
+METRIC = r"(\w+_)?metrics?(_?name)?|tag|key|variable|measure|series"
+VALUE = r"(\w+_)?(metric_?)?values?|y|scalar"
 FINAL = {"final", "best", "last"}
+SETTINGS = {"params", "param", "hparams", "hyperparameters", "config"}
 
 
 @_cached
@@ -119,10 +122,18 @@ def is_aside(name: str) -> bool:
 @_cached
 def is_loss(name: str) -> bool:
     """
-    >>> [is_loss(name) for name in ("lm loss", "loss scale", "val/ce", "best_val_loss", "accuracy", "loss_cls")]
-    [True, False, True, False, False, True]
+    >>> [is_loss(name) for name in ("lm loss", "loss scale", "val/ce", "best_val_loss", "accuracy", "CELoss", "train")]
+    [True, False, True, False, False, True, True]
     """
-    return not is_aside(name) and bool(_stems(name) & LOSS)
+    if is_aside(name):
+        return False
+    return bool(_stems(name) & LOSS) or any(word.endswith("loss") for word in words(name)) or is_bare_role(name)
+
+
+@_cached
+def is_bare_role(name: str) -> bool:
+    """``train`` and ``val`` alone, which are mostly losses."""
+    return bool(words(name)) and set(words(name)) <= TRAIN | VALIDATION
 
 
 @_cached
@@ -131,7 +142,7 @@ def is_rising(name: str) -> bool:
     >>> [is_rising(name) for name in ("val_acc", "top5_acc", "mAP50", "loss", "Rouge-L", "r2", "accuracy_loss")]
     [True, True, True, False, True, True, False]
     """
-    return not is_aside(name) and bool(_stems(name) & RISING) and not _stems(name) & LOSS
+    return not is_aside(name) and bool(_stems(name) & RISING) and not is_loss(name)
 
 
 def is_metric(name: str) -> bool:
@@ -174,6 +185,12 @@ def run_and_metric(name: str) -> tuple[str | None, str]:
 @_cached
 def is_like(name: str, pattern: str) -> bool:
     return re.fullmatch(pattern, joined(name)) is not None
+
+
+@_cached
+def tells(name: str) -> bool:
+    """Whether a column of text has the name of something that tells rows apart."""
+    return any(is_like(name, pattern) for pattern in (RUN, SPLIT, METRIC))
 
 
 def known(names: Sequence[str], wanted: str, kind: str = "column") -> str:

@@ -58,7 +58,7 @@ def shape_of(counter: Array) -> Counted:
     unruly = len(down) > DISORDER * len(counter)
     back = down if unruly else down[-change[down] > JITTER * increment]
     again = counter[back + 1] <= counter[0] + NEAR * increment
-    if unruly and not again.all():
+    if unruly and not (again.all() and _is_whole(counter)):
         return Counted(_disorder(counter), nothing, increment)
     if not len(back):
         return Counted("rises", nothing, increment)
@@ -66,10 +66,13 @@ def shape_of(counter: Array) -> Counted:
     return Counted("restarts" if again.any() else "resumed", starts, increment)
 
 
+def _is_whole(counter: Array) -> bool:
+    return bool(np.all(counter == np.round(counter)))
+
+
 def _disorder(counter: Array) -> Shape:
     """Rows in any order still count if they are different whole numbers; other numbers that go up and down are no counter."""
-    whole = bool(np.all(counter == np.round(counter)))
-    return "unsorted" if whole and len(np.unique(counter)) > 0.9 * len(counter) else "none"
+    return "unsorted" if _is_whole(counter) and len(np.unique(counter)) > 0.9 * len(counter) else "none"
 
 
 def superseded(counter: Array, starts: Indexes) -> NDArray[np.bool_]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from eureka.curves.grid import Array
 from eureka.curves.readers.columns import (
-    ROWS,
     VALUE,
     Role,
     base_of,
@@ -28,6 +27,7 @@ from eureka.curves.readers.columns import (
 from eureka.curves.readers.counters import Indexes, spread
 from eureka.curves.readers.folders import open_log
 from eureka.curves.readers.groups import Part, find_parts
+from eureka.curves.readers.rates import logged, rates_of
 from eureka.curves.readers.steps import Axis, find_axis, run_starts
 from eureka.curves.readers.table import Progress, Source, Table
 from eureka.errors import RequestError
@@ -129,9 +129,21 @@ def _in_order(curves: Sequence[Curve]) -> list[Curve]:
     return sorted(curves, key=lambda curve: (runs.index(curve.run), curve.rising, ORDER[curve.role]))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Opened:
+    """A log that was read, with what is judged in it."""
+
+    path: Path
+    source: Source
+    table: Table
+    parts: Sequence[Part]
+    step: str | None
+    rate: str | None
+
+
 def _curves_of(path: Path, source: Source, request: Request) -> list[Curve]:
-    """The curves of one table: at least one, each with two points or more."""
-    table = source.table
+    """The curves of one log: at least one, each with two points or more."""
+    table = source.load()
     if not table.numeric:
         raise RequestError(f"{path}: holds no numbers.")
     for name in request.names:
@@ -140,13 +152,10 @@ def _curves_of(path: Path, source: Source, request: Request) -> list[Curve]:
     parts = [part for part in find_parts(table, request.column) if request.column or part.column not in (request.step, rate)]
     if not parts:
         raise RequestError(
-            f"{path}: no column of numbers is left for the loss (there is {', '.join(table.numeric)}); name one with --column."
+            f"{path}: no column of numbers is left for the loss (there is {_some(table.numeric)}); name one with --column."
         )
-    curves = [
-        _curve(path, source, part, request.step, rate, parts, notes)
-        for part, notes in _runs(table, parts, request.step)
-        if _there(table, part).sum() > 1
-    ]
+    log = _Opened(path=path, source=source, table=table, parts=parts, step=request.step, rate=rate)
+    curves = [_curve(log, part, notes) for part, notes in _runs(log) if _there(table, part).sum() > 1]
     found = [curve for curve in curves if len(curve.values) > 1]
     if not found:
         count = int(np.isfinite(table.columns[parts[0].column]).sum())
@@ -155,47 +164,52 @@ def _curves_of(path: Path, source: Source, request: Request) -> list[Curve]:
     return found
 
 
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+
+
 def _there(table: Table, part: Part) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.isfinite(table.columns[part.column][part.rows])
 
 
-def _runs(table: Table, parts: Sequence[Part], step: str | None) -> Iterator[tuple[Part, tuple[str, ...]]]:
+def _runs(log: _Opened) -> Iterator[tuple[Part, tuple[str, ...]]]:
     """The parts, cut where a new run begins: several may have been written into one file, one after the other."""
-    for run in dict.fromkeys(part.run for part in parts):
-        same = [part for part in parts if part.run == run]
-        longest = max(same, key=lambda part: int(_there(table, part).sum()))
-        rows = longest.rows[_there(table, longest)]
-        starts, notes = rows[:1], tuple[str, ...]()
-        if step is None and not table.own_steps:
-            starts, notes = run_starts(table, rows, longest.column)
-        bounds = [0, *starts[1:].tolist(), table.rows]
+    for same in _by_run(log):
+        longest = max(same, key=lambda part: int(_there(log.table, part).sum()))
+        rows = longest.rows[_there(log.table, longest)]
+        starts, notes = run_starts(log.table, rows, longest.column, log.step)
+        bounds = [0, *starts[1:].tolist(), log.table.rows]
         for i, (a, b) in enumerate(pairwise(bounds), start=1):
             for part in same:
                 name = part.run if len(bounds) == 2 else f"{part.run} ({i})" if part.run else f"run {i}"
                 yield replace(part, run=name, rows=part.rows[(part.rows >= a) & (part.rows < b)]), notes
 
 
-def _curve(
-    path: Path, source: Source, part: Part, step: str | None, rate: str | None, parts: Sequence[Part], notes: Sequence[str]
-) -> Curve:
+def _by_run(log: _Opened) -> list[list[Part]]:
+    """The parts of one run, which begin together; where each column counts its own steps, each part alone."""
+    if log.table.own_steps:
+        return [[part] for part in log.parts]
+    return [[part for part in log.parts if part.run == run] for run in dict.fromkeys(part.run for part in log.parts)]
+
+
+def _curve(log: _Opened, part: Part, notes: Sequence[str]) -> Curve:
     """A part with its steps, its rate and its epochs."""
-    table = source.table
+    table, source = log.table, log.source
     rows = part.rows[_there(table, part)]
-    axis = find_axis(table, rows, step, _numbers(table, part, rows))
+    axis = find_axis(table, rows, part.column, log.step, _numbers(table, part, rows))
     title = f"{source.split} {part.title}".strip()
     named = f"{source.hint} {title}" if is_like(part.title, VALUE) else title
-    run = " ".join(one for one in (source.run, part.run) if one) or None
     return Curve(
-        file=str(path),
+        file=str(log.path),
         metric=part.column if part.title == run_and_metric(part.column)[1] and not source.split else title,
         step_name=axis.name,
         steps=axis.steps,
         values=table.columns[part.column][axis.rows],
-        lr=_held(table, rate, part.rows, axis) if rate != part.column else None,
+        lr=logged(table, log.rate, part.rows, axis) if log.rate != part.column else None,
         points=len(axis.rows) if table.every == 1 else table.points[part.column],
         metrics=tuple(name for name in table.numeric if not table.own_steps or name != axis.name),
-        run=run,
-        role=_role(named, [f"{source.split} {other.title}" for other in parts]),
+        run=" ".join(one for one in (source.run, part.run) if one) or None,
+        role=_role(named, [f"{source.split} {other.title}" for other in log.parts]),
         rising=is_rising(named),
         epochs=_epochs(table, part, axis),
         notes=(*source.notes, *table.notes, *notes, *_choice(part, named), *axis.notes),
@@ -217,65 +231,17 @@ def _choice(part: Part, title: str) -> Iterator[str]:
 
 def _numbers(table: Table, part: Part, rows: Indexes) -> Array:
     """The numbers of rows, from 0, for a curve without steps; where other rows lie between, its own rows are counted."""
-    if table.labels:
+    if len(part.rows) <= part.rows[-1] - part.rows[0]:
         return np.arange(len(rows), dtype=float)
     return np.asarray((rows - part.rows[0]) * float(table.every) + 0.5 * (table.every - 1))
-
-
-def _held(table: Table, name: str | None, run: Indexes, axis: Axis) -> Array | None:
-    """A column at the steps of a curve; a gap takes the number that was logged last in the same run, or else first."""
-    if name is None or not len(run):
-        return None
-    column: Array = table.columns[name]
-    there = np.flatnonzero(np.isfinite(column))
-    there = there[(there >= run[0]) & (there <= run[-1])]
-    if np.array_equal(there, axis.rows):
-        return np.asarray(column[there])
-    steps = table.columns.get(axis.name)
-    if steps is not None and np.array_equal(steps[axis.rows], axis.steps):
-        there = there[np.isfinite(steps[there])]
-        return held(steps[there], column[there], axis.steps)
-    return held(there.astype(float), column[there], axis.rows.astype(float))
 
 
 def _epochs(table: Table, part: Part, axis: Axis) -> Array | None:
     """The epoch of each point, also between whole ones; None where the file does not say it, or each point is a whole epoch."""
     name = next((name for name in table.numeric if is_epoch(name) and not is_like(name, "epochs")), None)
-    epochs = _held(table, name, part.rows, axis)
+    epochs = logged(table, name, part.rows, axis)
     if epochs is None or np.ptp(epochs) == 0:
         return None
     if not np.all(epochs == np.round(epochs)):
         return epochs
     return None if len(np.unique(epochs)) == len(epochs) else spread(epochs)
-
-
-def held(steps: Array, rates: Array, wanted: Array) -> Array | None:
-    """The rate at each wanted step: that of the last step logged before it, because schedules change the rate in steps.
-
-    >>> held(np.array([0.0, 10.0]), np.array([0.1, 0.01]), np.array([0.0, 9.0, 10.0])).tolist()
-    [0.1, 0.1, 0.01]
-    """
-    if not len(steps):
-        return None
-    order = np.argsort(steps, kind="stable")
-    place = np.searchsorted(steps[order], wanted, side="right") - 1
-    return np.asarray(rates[order][np.maximum(place, 0)])
-
-
-def rates_of(path: Path, steps: Array, step_name: str | None) -> Array | None:
-    """The learning rate at each step, out of a file of its own."""
-    [source, *_] = open_log(path, (), None)
-    table = source.table
-    rate = next((name for name in table.numeric if is_rate(name)), None) or next(
-        (part.column for part in find_parts(table)), None
-    )
-    if rate is None:
-        raise RequestError(f"{path}: holds no learning rate.")
-    rows = np.flatnonzero(np.isfinite(table.columns[rate]))
-    axis = find_axis(table, rows, step_name if step_name in table.numeric else None, rows.astype(float))
-    rates = table.columns[rate][axis.rows]
-    if axis.name == ROWS:
-        if len(rates) != len(steps):
-            raise RequestError(f"{path}: {len(rates)} learning rates without steps for a curve of {len(steps)} points.")
-        return rates
-    return held(axis.steps, rates, steps)

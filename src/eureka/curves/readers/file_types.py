@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, cast
 
-from eureka.curves.readers.delimited import is_table, read_table
+from eureka.curves.readers.delimited import read_table
 from eureka.curves.readers.json_log import BYTE_ORDER_MARK, read_json, read_json_lines
+from eureka.curves.readers.layout import is_table
 from eureka.curves.readers.table import Progress, Table
 from eureka.curves.readers.tensorboard import read_events
 from eureka.curves.readers.text_log import is_text_log, read_text
@@ -24,6 +25,8 @@ HEAD = 1 << 16
 WIDE = 1 << 28
 """Bytes of the largest file in UTF-16: it is turned into UTF-8 as a whole."""
 EXPECTED = "expected a table (CSV), JSON, JSON Lines, a text log, TensorBoard events or a W&B run file"
+DOCUMENT = rb'\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|$|(?:-?[\d.]+(?:[eE][-+]?\d+)?|null|NaN)\s*[,\]]\s*+(?![A-Za-z]))'
+"""How a JSON document begins; a line of a text log may begin with a bracket too."""
 OTHERS: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "is a Git-LFS pointer and not the file itself; fetch that with `git lfs pull`"),
     (b"PAR1", "is a Parquet file; save it as CSV, for example with pandas"),
@@ -86,10 +89,11 @@ def _recognise(path: Path, file: IO[bytes], wanted: Sequence[str], progress: Pro
 
 def _read_text_format(path: Path, file: IO[bytes], head: bytes, wanted: Sequence[str], progress: Progress | None) -> Table:
     name, start = path.name.lower().removesuffix(".gz"), head.removeprefix(BYTE_ORDER_MARK).lstrip()
-    if name.endswith(".jsonl") or (start[:1] == b"{" and _is_record(start.split(b"\n", 1)[0])):
+    first, _, others = start.partition(b"\n")
+    if name.endswith(".jsonl") or (start[:1] == b"{" and others.strip() and _is_record(first)):
         return read_json_lines(path, file)
     text = is_text_log(head)
-    if re.match(rb'\{\s*["}]|\[\s*[\[{\]]', start) or (start[:1] in b"{[" and not text):
+    if re.match(DOCUMENT, start) and not (text and start[:1] == b"[" and not re.match(rb"\[\s*[\[{]", start)):
         return read_json(path, file)
     if is_table(head, text):
         return read_table(path, file, head, progress)

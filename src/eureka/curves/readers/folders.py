@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from eureka.curves.readers import mlflow
-from eureka.curves.readers.columns import TRAIN, VALIDATION
+from eureka.curves.readers.columns import is_bare_role, is_metric, role_of
 from eureka.curves.readers.file_types import read_file
-from eureka.curves.readers.table import Progress, Source
+from eureka.curves.readers.table import Progress, Source, Table
 from eureka.curves.readers.tensorboard import read_events
 from eureka.errors import RequestError
 from eureka.formats import plural
@@ -26,7 +27,7 @@ MANY = 500
 def open_log(path: Path, wanted: Sequence[str] = (), progress: Progress | None = None) -> Iterator[Source]:
     """Every log at a path, which is a file or a folder; `wanted` are columns that the user names."""
     if not path.is_dir():
-        yield Source(table=read_file(path, wanted, progress), hint=path.stem)
+        yield Source(load=partial(read_file, path, wanted, progress), hint=path.stem)
         return
     found = False
     for source in _in_folder(path, wanted, progress):
@@ -46,7 +47,7 @@ def _instead(path: Path) -> str:
 def _in_folder(path: Path, wanted: Sequence[str], progress: Progress | None) -> Iterator[Source]:
     inside = _named_log(path)
     if inside is not None:
-        yield Source(table=read_file(inside, wanted, progress), notes=(f"read from {inside.name}",))
+        yield Source(load=partial(read_file, inside, wanted, progress), notes=(f"read from {inside.name}",))
         return
     yield from _checkpoints(path, wanted) or _mlflow(path) or _below(path, wanted)
 
@@ -66,14 +67,14 @@ def _checkpoints(path: Path, wanted: Sequence[str]) -> list[Source]:
         return []
     newest = max(states)[1]
     note = f"read from {newest.parent.name}/{newest.name}, the newest of {plural(len(states), 'checkpoint')}"
-    return [Source(table=read_file(newest, wanted), notes=(note,))]
+    return [Source(load=partial(read_file, newest, wanted), notes=(note,))]
 
 
 def _mlflow(path: Path) -> Iterator[Source] | None:
     runs = mlflow.run_folders(path)
     if not runs:
         return None
-    return (Source(table=mlflow.read_run(run), run=mlflow.run_name(run)) for run in runs[:MANY])
+    return (Source(load=partial(mlflow.read_run, run), run=mlflow.run_name(run)) for run in runs[:MANY])
 
 
 def _below(path: Path, wanted: Sequence[str]) -> Iterator[Source]:
@@ -85,11 +86,13 @@ def _below(path: Path, wanted: Sequence[str]) -> Iterator[Source]:
         run, split = _run_and_split(path, folder)
         name = run if several else None
         if "tfevents" in files[0].name:
-            yield _events(files, name, split)
+            yield Source(load=partial(_events, files), run=name, split=split)
         else:
             for file in files:
                 yield Source(
-                    table=read_file(file, wanted), run=_wandb_name(file, folder) if file.suffix == ".wandb" else name, split=split
+                    load=partial(read_file, file, wanted),
+                    run=_wandb_name(file, folder) if file.suffix == ".wandb" else name,
+                    split=split,
                 )
 
 
@@ -111,15 +114,16 @@ def _logs_of(folder: Path) -> list[Path]:
     return [one for one in files if one.suffix == ".wandb"] or [one for one in files if "tfevents" in one.name]
 
 
-def _events(files: Sequence[Path], run: str | None, split: str) -> Source:
+def _events(files: Sequence[Path]) -> Table:
     with ExitStack() as stack:
-        return Source(table=read_events([(file, stack.enter_context(file.open("rb"))) for file in files]), run=run, split=split)
+        return read_events([(file, stack.enter_context(file.open("rb"))) for file in files])
 
 
 def _run_and_split(path: Path, folder: Path) -> tuple[str, str]:
-    """The run that a folder belongs to, and the split it stands for: Keras writes ``train`` beside ``validation``."""
+    """The run that a folder belongs to, and the split it stands for: Keras writes ``train`` beside
+    ``validation``, PyTorch's `add_scalars` ``loss_train`` beside ``loss_test``."""
     inside = folder.relative_to(path)
-    if inside.name.lower() in TRAIN | VALIDATION:
+    if is_bare_role(inside.name) or (role_of(inside.name) != "other" and is_metric(inside.name)):
         return inside.parent.as_posix(), inside.name
     return inside.as_posix(), ""
 

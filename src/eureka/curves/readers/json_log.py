@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from eureka.curves.readers.columns import METRIC, RUN, SPLIT, is_like
 from eureka.curves.readers.numbers import number
 from eureka.curves.readers.table import Table, TableBuilder
 from eureka.errors import RequestError
@@ -40,14 +39,14 @@ def flat(record: Record, prefix: str = "", depth: int = DEPTH) -> Iterator[tuple
 
 
 def numbers(record: Record) -> dict[str, float | str]:
-    """The numbers of a record, and the texts that tell records apart."""
+    """The numbers of a record, and its texts, which may tell records apart."""
     found: dict[str, float | str] = {}
     for key, value in flat(record):
         real = number(value)
         if real == real:
             found[key] = real
-        elif isinstance(value, str) and value and any(is_like(key, pattern) for pattern in (RUN, SPLIT, METRIC)):
-            found[key] = value[:200]
+        elif isinstance(value, str) and value:
+            found[key] = value[:100]
     return found
 
 
@@ -106,30 +105,48 @@ def read_json(path: Path, file: IO[bytes]) -> Table:
 
 
 def _records(path: Path, document: Any) -> Iterable[Record] | None:
+    """The records of a document: a list of them, lists as columns, the same for several runs by name, or values by step."""
     if isinstance(document, list):
-        return _rows(document)
-    if not isinstance(document, dict):
+        return _rows(path, document)
+    if not isinstance(document, dict) or not document:
         return None
-    lists = {key: value for key, value in flat(document) if isinstance(value, list) and value}
     for name in ("log_history", "history", "metrics", "logs", "records"):
-        if isinstance(document.get(name), list) and (rows := _rows(document[name])) is not None:
+        if isinstance(document.get(name), list) and (rows := _rows(path, document[name])) is not None:
             return rows
-    columns = {key: value for key, value in lists.items() if not isinstance(value[0], (dict, list))}
-    lengths = {len(value) for value in columns.values()}
-    if len(lengths) > 1:
-        found = ", ".join(f"{key}: {len(value)}" for key, value in list(columns.items())[:6])
+    if len(document) > 1 and all(isinstance(run, dict) and _lists(run) for run in document.values()):
+        return [row for run, inside in document.items() for row in _columns(path, {"run": str(run), **inside})]
+    if all(number(key) == number(key) and not isinstance(value, (dict, list)) for key, value in document.items()):
+        return [{"step": number(key), "value": value} for key, value in document.items()]
+    if _lists(document):
+        return _columns(path, document)
+    inner = (value for _, value in flat(document) if isinstance(value, list) and value)
+    return next((rows for value in inner if (rows := _rows(path, value)) is not None), None)
+
+
+def _lists(record: Record) -> dict[str, list[Any]]:
+    """The lists of plain values in a record."""
+    return {
+        key: value for key, value in flat(record) if isinstance(value, list) and value and not isinstance(value[0], (dict, list))
+    }
+
+
+def _columns(path: Path, record: Record) -> Iterator[Record]:
+    """A record with lists as records, one for each place in them; its texts go with each."""
+    lists = _lists(record)
+    if len({len(value) for value in lists.values()}) > 1:
+        found = ", ".join(f"{key}: {len(value)}" for key, value in list(lists.items())[:6])
         raise RequestError(f"{path}: its lists have different lengths ({found}); a curve and its steps must be equally long.")
-    if columns:
-        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-    return next((rows for value in lists.values() if (rows := _rows(value)) is not None), None)
+    texts = {key: value for key, value in record.items() if isinstance(value, str)}
+    return ({**texts, **dict(zip(lists, row, strict=True))} for row in zip(*lists.values(), strict=True))
 
 
-def _rows(items: list[Any]) -> Iterable[Record] | None:
+def _rows(path: Path, items: list[Any]) -> Iterable[Record] | None:
     """A list as records: of objects, of numbers, or of lists of numbers (TensorBoard's wall time, step and value)."""
     if not items:
         return None
     if all(isinstance(one, dict) for one in items):
-        return items
+        several = all(len(value) > 1 for one in items[:1] for value in _lists(one).values()) and _lists(items[0])
+        return [row for one in items for row in _columns(path, one)] if several else items
     if all(one is None or isinstance(one, (int, float)) for one in items):
         return [{"value": one} for one in items]
     if all(isinstance(one, list) and len(one) == len(items[0]) for one in items) and len(items[0]) in (2, 3):

@@ -17,14 +17,17 @@ THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 DECIMAL = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+([eE][-+]?\d+)?")
 DOTTED = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 """1.000 or 1.000.000, which are whole numbers where the comma is the decimal point."""
+FRACTION = re.compile(r"(\d+)\s*/\s*\d+")
+"""12/300 counts 12."""
+POINT = re.compile(r"[-+]?(\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?")
 WRAPPED = re.compile(r"(?:tensor|np\.float\d*|array)\((.*?)(?:,\s*(?:device|dtype|grad_fn)=.*)?\)")
 
 
 def number(value: Any, comma: Comma = "none") -> float:
     """A field as a float; NaN if it is not a number, or not one that a log can mean.
 
-    >>> number("1e-3"), number(True), number(None), number("n/a"), number("10k"), number("93 %")
-    (0.001, nan, nan, nan, 10000.0, 93.0)
+    >>> number("1e-3"), number(True), number(None), number("n/a"), number("10k"), number("93 %"), number("12/300")
+    (0.001, nan, nan, nan, 10000.0, 93.0, 12.0)
     >>> number("1,000", "thousands"), number("2,31", "decimal"), number("1.000,5", "decimal"), number("1,000")
     (1000.0, 2.31, 1000.5, nan)
     """
@@ -43,7 +46,9 @@ def _written(text: str, comma: Comma) -> float:
     """A number with separators, a suffix or something around it."""
     if not text or len(text) > 60 or not any(character.isdigit() for character in text):
         return NAN
-    scale = 1.0
+    scale, counted = 1.0, FRACTION.fullmatch(text)
+    if counted is not None:
+        return float(counted[1])
     if text[-1] in SUFFIXES:
         text, scale = text[:-1].rstrip(), SUFFIXES[text[-1]]
     wrapped = WRAPPED.fullmatch(text)
@@ -86,7 +91,7 @@ def comma_of(columns: Iterable[Iterable[str]]) -> Comma | None:
         return "none"
     if any(DECIMAL.fullmatch(field) and not THOUSANDS.fullmatch(field) for column in with_comma for field in column):
         return "decimal"
-    if any(re.fullmatch(r"[-+]?(\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?", field) for column in fields for field in column):
+    if any(POINT.fullmatch(field) and not DOTTED.fullmatch(field) for column in fields for field in column):
         return "thousands"
     grouped = [column for column in with_comma if column]
     if any(field.count(",") > 1 for column in grouped for field in column):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eureka.curves.grid import Array
-from eureka.curves.readers.columns import OF, ROWS, is_epoch, rank
+from eureka.curves.readers.columns import OF, ROWS, is_epoch, rank, run_and_metric
 from eureka.curves.readers.counters import Counted, Indexes, shape_of, spread, superseded, unrolled
 from eureka.curves.readers.table import Table
 from eureka.errors import RequestError
@@ -49,11 +49,11 @@ class Candidate:
         return self.counted.shape == "restarts"
 
 
-def find_axis(table: Table, rows: Indexes, wanted: str | None, numbers: Array) -> Axis:
+def find_axis(table: Table, rows: Indexes, column: str, wanted: str | None, numbers: Array) -> Axis:
     """The steps of the rows of one curve of one run: by the wanted counter, the best one that counts, or the row `numbers`."""
     if wanted is not None:
         return _axis(table, _wanted(table, rows, wanted), None)
-    candidates = _candidates(table, rows)
+    candidates = _candidates(table, rows, column)
     epoch = next((one for one in candidates if is_epoch(one.name) and one.counted.shape == "rises"), None)
     chosen = _choose([one for one in candidates if one.counts], epoch)
     refused = [f"{one.name} {_why_not(one)}" for one in candidates if not one.counts and (chosen is None or _before(one, chosen))]
@@ -64,9 +64,10 @@ def find_axis(table: Table, rows: Indexes, wanted: str | None, numbers: Array) -
     return Axis(axis.name, axis.rows, axis.steps, (*axis.notes, *(f"{note}: not the step" for note in refused)))
 
 
-def run_starts(table: Table, rows: Indexes, column: str) -> tuple[Indexes, tuple[str, ...]]:
+def run_starts(table: Table, rows: Indexes, column: str, wanted: str | None) -> tuple[Indexes, tuple[str, ...]]:
     """The rows with which runs begin that were written one after the other into one file, and what shows it."""
-    candidates = [one for one in _candidates(table, rows) if one.counts]
+    found = _candidates(table, rows, column) if wanted is None else [_candidate(table, rows, wanted)]
+    candidates = [one for one in found if one.counts]
     none: tuple[Indexes, tuple[str, ...]] = (rows[:1], ())
     epoch = next((one for one in candidates if is_epoch(one.name)), None)
     best = candidates[0] if candidates else None
@@ -98,21 +99,25 @@ def goes_on(values: Array, starts: Indexes) -> bool:
     return bool(votes) and sum(votes) > 0.5 * len(votes)
 
 
-def _candidates(table: Table, rows: Indexes) -> list[Candidate]:
-    """All counters of the rows, the best name first."""
-    names = [name for name in table.numeric if rank(name) is not None]
+def _candidates(table: Table, rows: Indexes, column: str) -> list[Candidate]:
+    """All counters of the rows of a column, the best name first."""
+    run = run_and_metric(column)[0]
+    names = [name for name in table.numeric if _rank(name, run) is not None]
     if not table.has_header:
-        names = [
-            name
-            for name in table.numeric
-            if shape_of(table.columns[name][rows]).shape == "rises" and _is_count(table.columns[name][rows])
-        ][:1]
+        counts = [name for name in table.numeric if _is_count(table.columns[name][rows])]
+        names = sorted(counts, key=lambda name: _is_time(table.columns[name][rows]))[:1]
     found = []
-    for name in sorted(names, key=lambda name: rank(name) or 0):
+    for name in sorted(names, key=lambda name: _rank(name, run) or 0):
         one = _candidate(table, rows, name)
         if len(one.rows) >= max(2.0, KNOWN * len(rows)):
             found.append(one)
     return found
+
+
+def _rank(name: str, run: str | None) -> int | None:
+    """The rank of a counter; a W&B export may have one for each run."""
+    inside, counter = run_and_metric(name)
+    return rank(counter if inside is not None and inside == run else name)
 
 
 def _candidate(table: Table, rows: Indexes, name: str) -> Candidate:
@@ -125,7 +130,13 @@ def _candidate(table: Table, rows: Indexes, name: str) -> Candidate:
 
 def _is_count(column: Array) -> bool:
     """Whether a column without a name can be the step: it never falls, and mostly rises."""
-    return bool(np.isfinite(column).all() and np.mean(np.diff(column) > 0) > 0.9)
+    change = np.diff(column)
+    return bool(np.isfinite(column).all() and len(change) and change.min() >= 0 and np.mean(change > 0) > 0.9)
+
+
+def _is_time(column: Array) -> bool:
+    """Whether a column that rises is rather a time: it has fractions, or counts seconds since 1970."""
+    return bool(np.any(column != np.round(column)) or column[0] > 1e9)
 
 
 def _wanted(table: Table, rows: Indexes, name: str) -> Candidate:
@@ -142,6 +153,8 @@ def _choose(usable: list[Candidate], epoch: Candidate | None) -> Candidate | Non
     One that stands still while another goes on (the step of the last evaluation) gives way to that one.
     """
     good = [one for one in usable if not one.restarts or (epoch is not None and _turns(one, epoch) is not None)] or usable
+    if len(good) < 2:
+        return good[0] if good else None
     finest = max((len(np.unique(one.counter)) for one in good if not is_epoch(one.name)), default=0)
     return next((one for one in good if 2 * len(np.unique(one.counter)) > finest), None)
 
@@ -182,7 +195,7 @@ def _axis(table: Table, one: Candidate, epoch: Candidate | None) -> Axis:
         order = np.argsort(counter, kind="stable")
         rows, counter = rows[order], counter[order]
     shared = int(np.sum(np.diff(counter) == 0))
-    if shared and rank(one.name) == _LAST:
+    if shared and rank(run_and_metric(one.name)[1]) == _LAST:
         counter = spread(counter)
         notes.append(f"rows of the same {one.name} are spread evenly over it")
     elif shared:

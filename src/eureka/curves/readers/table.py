@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eureka.curves.grid import Array
-from eureka.curves.readers.columns import rank
+from eureka.curves.readers.columns import rank, tells
 from eureka.curves.readers.numbers import NAN
 
 CELLS = 8_000_000
@@ -18,8 +18,8 @@ BLOCK = 4096
 """Records that become one block of columns."""
 COLUMNS = 4000
 """Columns of one table; what has more is not a log."""
-LABELS = 5000
-"""Different texts that are kept of one column."""
+LABELS, FEW = 5000, 20
+"""Different texts that are kept of a column that tells rows apart by its name, and of any other."""
 
 Block = dict[str, Array]
 Progress = Callable[[int], None]
@@ -53,9 +53,10 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One table of a log, and whose it is."""
+    """One log of a file or folder, and whose it is."""
 
-    table: Table
+    load: Callable[[], Table]
+    """Reads it."""
     run: str | None = None
     split: str = ""
     """The split that a folder or file stands for, such as ``train``; put in front of the names of its columns."""
@@ -100,9 +101,13 @@ class TableBuilder:
     def code(self, name: str, text: str) -> float:
         """The number that stands for a text in its column; NaN beyond the number of texts that is kept."""
         codes = self._codes.setdefault(name, {})
-        if text not in codes and len(codes) >= LABELS:
+        if text not in codes and len(codes) >= (LABELS if tells(name) else FEW + 1):
             return NAN
         return float(codes.setdefault(text, len(codes)))
+
+    def _labels(self) -> list[str]:
+        """The columns of text that tell rows apart: a column of many different texts, such as times or messages, does not."""
+        return [name for name, codes in self._codes.items() if tells(name) or len(codes) <= FEW]
 
     def add(self, block: Mapping[str, Array]) -> None:
         """Rows by column."""
@@ -141,12 +146,12 @@ class TableBuilder:
 
     def _halved(self, block: Block) -> Block:
         """Pairs of rows as their means; rows of different labels stay apart, and so does what a counter that restarts counted."""
-        labels = [block[name] for name in self._codes if name in block]
+        labels = [block[name] for name in self._labels() if name in block]
         count = _length(block)
         if labels:
-            order = np.lexsort([np.nan_to_num(label, nan=-1.0) for label in labels])
+            order = np.lexsort([np.nan_to_num(label, nan=np.inf) for label in labels])
             block = {name: column[order] for name, column in block.items()}
-            labels = [block[name] for name in self._codes if name in block]
+            labels = [block[name] for name in self._labels() if name in block]
         even = count // 2 * 2
         alike = np.ones(even // 2, bool)
         for label in labels:
@@ -165,10 +170,11 @@ class TableBuilder:
         self._flush()
         if self._halvings:
             self.notes.append(f"a long log: neighbouring rows were averaged, {2**self._halvings} to one")
-        self._names.pop("", None)
+        for name in ("", *(set(self._codes) - set(self._labels()))):
+            self._names.pop(name, None)
         return Table(
             columns=self._whole() if self._blocks else {},
-            labels={name: tuple(codes) for name, codes in self._codes.items()},
+            labels={name: tuple(self._codes[name]) for name in self._labels() if name in self._names},
             points=self.points,
             has_header=has_header,
             own_steps=own_steps,

@@ -1,12 +1,13 @@
 """Plain text logs of any program, by one rule: a number belongs to the words before it.
 
 ``iter 100: loss 3.2, time 12ms``, ``{'loss': 3.2, 'epoch': 0.5}`` and ``step:100/5100 val_loss:3.9`` are all words, a separator
-and a number. Five patterns are all that is looked for:
+and a number. Six patterns are all that is looked for:
 
 pair        loss: 3.2 · loss=3.2 · loss 3.2 · 'loss': '3.2' · lr=[1e-4] · step 10k
 fraction    iteration 100/ 5000 · Epoch [1][ 50/312] · 10/100 [00:01<00:09]: a count and how many there are
 after       Validation loss at iteration 1000: 2.34
-before      100 steps
+before      100 steps · 100it [00:10, …]
+start       [100] loss: 3.2 · 100: loss 3.2, where nothing else counts
 place       [2,  4000] loss: 1.8, as PyTorch's tutorial writes epoch and batch
 """
 
@@ -19,9 +20,11 @@ from typing import IO
 
 from eureka.curves.readers.columns import (
     BATCH,
+    INDEX,
     OF,
     VALIDATION,
     is_aside,
+    is_bare_role,
     is_epoch,
     is_metric,
     is_rate,
@@ -49,13 +52,14 @@ WORD = r"[A-Za-z_][\w./@+-]*+"
 COUNTER = r"(?:global[_ ])?(?:steps?|iter(?:ation)?s?|epochs?|updates?|batch(?:es)?)"
 PAIR = re.compile(
     rf"(?<![\w./])(?P<key>{WORD}(?: {WORD}){{0,5}}+)(?P<unit>[ ]?\([^()\d]{{1,24}}\))?"
-    rf"(?:['\"]?\s*[:=]+\s*|\s+)(?:[\[('\"]\s*){{0,3}}(?:tensor\(|np\.float\d+\()?(?P<number>{NUMBER})"
+    rf"(?:['\"]?\s*[:=]+\s*|\s+|(?=\[))(?:[\[('\"]\s*){{0,3}}(?:tensor\(|np\.float\d+\()?(?P<number>{NUMBER})"
     r"(?:\s*/\s*(?P<of>\d+)(?![\d/.]))?"
 )
 FRACTION = re.compile(r"(?<![\d./:-])(?P<count>\d+)\s*/\s*(?P<of>\d+)(?![\d/:-])(?:\s*\(\s*\d+%\))?")
 AFTER = re.compile(rf"(?P<metric>.*\S)\s+(?:at|after|for|in|on|of)(?:\s+(?P<counter>{COUNTER}))?", re.IGNORECASE)
 VALUE = re.compile(rf"\s*(?P<counter>{COUNTER})?\)?\s*[:=]\s*(?P<number>{NUMBER})", re.IGNORECASE)
-BEFORE = re.compile(rf"(?<![\w.])(?P<number>\d[\d,]*[kKM]?)\s+(?P<counter>{COUNTER})\b", re.IGNORECASE)
+BEFORE = re.compile(rf"(?<![\w.,])(?P<number>\d[\d,]*[kKM]?)(?:\s+(?P<counter>{COUNTER})\b|(?P<it>it)(?![\w/]))", re.IGNORECASE)
+START = re.compile(r"\W{0,3}(?P<number>\d+)(?:[\]):|]+|\s)(?![-\d/])")
 PLACE = re.compile(r"\[\s*(?P<epoch>\d+),\s*(?P<batch>\d+)\]")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f]")
 IS_VALIDATION = re.compile(rf"(?<![\w/.])({'|'.join(sorted(VALIDATION - {'vl', 'tel'}))})(?![\w/.])", re.IGNORECASE)
@@ -139,6 +143,7 @@ def parse_line(line: str, comma: Comma = "thousands", wanted: Sequence[str] = ()
         if _add_pair(row, line, found, comma, wanted):
             rest = rest.replace(found[0], " ", 1)
     _add_fraction(row, rest)
+    _mend_bare_roles(row)
     _add_before(row, line, comma)
     place = PLACE.search(line)
     if place is not None:
@@ -191,15 +196,13 @@ def _name(key: str, unit: str | None) -> str:
 
     >>> _name("INFO Train loss", None), _name("loss at global step", None), _name("elapsed time per iteration", " (ms)")
     ('Train loss', 'loss at global step', 'elapsed time per iteration (ms)')
-    >>> _name("Train Epoch", None), _name("now at step", None), _name("Train", None)
-    ('Epoch', 'step', 'epoch')
+    >>> _name("Train Epoch", None), _name("now at step", None)
+    ('Epoch', 'step')
     """
     parts = key.split(" ")
     while len(parts) > 1 and parts[0].lower() in LEVELS:
         parts = parts[1:]
     name = " ".join(parts) + (unit if unit is not None and role_of(unit) == "other" else "")
-    if name.lower() in ("train", "training"):
-        return "epoch"  # timm: Train: 0 [ 50/312 ( 16%)]
     if is_aside(name) or (AFTER.fullmatch(name) is not None and is_metric(name)):
         return name
     for length in (2, 1):
@@ -207,6 +210,14 @@ def _name(key: str, unit: str | None) -> str:
         if rank(tail) is not None and not is_metric(tail):
             return tail if length == 1 or words(tail)[0] in ("global", "consumed", "num", "total") else parts[-1]
     return name
+
+
+def _mend_bare_roles(row: Row) -> None:
+    """A whole number after ``Train`` is no loss; with a fraction it is an epoch, as in timm's ``Train: 0 [ 50/312]``."""
+    for name in [name for name in row if is_bare_role(name) and row[name].is_integer()]:
+        value = row.pop(name)
+        if BATCH in row and role_of(name) == "train":
+            row.setdefault("epoch", value)
 
 
 def _add_fraction(row: Row, rest: str) -> None:
@@ -219,7 +230,11 @@ def _add_fraction(row: Row, rest: str) -> None:
 
 
 def _add_before(row: Row, line: str, comma: Comma) -> None:
-    """``100 steps``, where no counter was named."""
-    if not any(rank(name) is not None for name in row):
-        for found in BEFORE.finditer(line):
-            row.setdefault(found["counter"], number(found["number"], comma))
+    """``100 steps``, or a number at the start of a line, where no counter was named."""
+    if any(rank(name) is not None for name in row):
+        return
+    for found in BEFORE.finditer(line):
+        row.setdefault(found["counter"] or "it", number(found["number"], comma))
+    start = START.match(line)
+    if start is not None and not any(rank(name) is not None for name in row):
+        row[INDEX] = float(start["number"])
