@@ -196,3 +196,82 @@ def test_a_drop_far_below_the_floor_is_a_leak() -> None:
     assert [moment.kind for moment in detect(drop(), floor=1.0)] == ["leak"]
     assert [moment.kind for moment in detect(drop(), floor=0.45)] == ["eureka"]
     assert [moment.kind for moment in detect(-drop(), rising=True, floor=-1.0)] == ["leak"]
+
+
+def step_decay(points: int = 90, at: tuple[int, ...] = (30, 60), calm: float = 1.0, seed: int = 0) -> Array:
+    """A loss by epoch whose rate is cut twice: it falls at once, settles over a few epochs, and sinks slowly."""
+    t, rng = np.arange(float(points)), np.random.default_rng(seed)
+    values, noise = 3.2 + 1.7 * np.exp(-t / 3.0), np.full(points, 0.02)
+    for cut in at:
+        late = np.clip(t - cut, 0.0, None)
+        values -= np.where(t >= cut, 0.6 + 0.3 * (1.0 - np.exp(-late / 1.5)) + 0.001 * late, 0.0)
+        noise *= np.where(t >= cut, calm, 1.0)
+    return values + noise * rng.standard_normal(points)
+
+
+@pytest.mark.parametrize(("calm", "seed"), [(1.0, 0), (1.0, 1), (0.3, 2), (0.3, 3)])
+def test_what_looks_like_a_step_of_an_unknown_rate_is_less_sure_and_says_so(calm: float, seed: int) -> None:
+    values = step_decay(calm=calm, seed=seed)
+    found = detect(values)
+    assert len(found) == 2
+    assert all(moment.like_rate_step and moment.confidence < 0.7 for moment in found)
+    constant = detect(values, lr=np.ones(len(values)))
+    assert all(not moment.like_rate_step and moment.confidence > 0.8 for moment in constant)
+    cut = detect(values, lr=0.1 ** np.searchsorted([30, 60], np.arange(len(values)), side="right").astype(float))
+    assert [moment.kind for moment in cut] == ["lr_step", "lr_step"]
+
+
+def test_what_speeds_up_before_it_falls_does_not_look_like_a_rate_step() -> None:
+    for time in (4.0, 20.0, 60.0):
+        [moment] = detect(drop(time=time))
+        assert not moment.like_rate_step
+        assert moment.confidence > 0.9
+
+
+@pytest.mark.parametrize("epochs", [3, 4, 6])
+def test_equally_spaced_falls_are_epoch_boundaries_although_no_epoch_is_known(epochs: int) -> None:
+    values, _ = epoch_stairs(epochs)
+    assert {moment.kind for moment in detect(values)} == {"epoch_boundary"}
+
+
+def test_falls_at_other_distances_are_not() -> None:
+    values = 3.0 - sum(0.6 * (at < T) for at in (700.0, 1300.0, 2300.0)) + 0.03 * np.random.default_rng(0).standard_normal(3000)
+    assert {moment.kind for moment in detect(values)} == {"eureka"}
+
+
+def test_a_forward_filled_log_shows_no_stairs() -> None:
+    t = np.arange(300.0)
+    sparse = 2.0 + 3.0 * (1.0 + t / 10.0) ** -0.5 + 0.02 * np.random.default_rng(0).standard_normal(300)
+    assert detect(np.repeat(sparse, 10)) == []
+    [filled] = detect(np.repeat(drop()[::20], 20))
+    assert filled.steepest == pytest.approx(1800.0, abs=20.0)
+
+
+@pytest.mark.parametrize("apart", [80.0, 120.0, 200.0])
+def test_two_stairs_close_together_are_two_moments(apart: float) -> None:
+    values = drop(size=0.6, time=5.0, noise=0.01) + drop(size=0.5, at=1800.0 + apart, time=5.0, noise=0.01, seed=1)
+    assert [round(moment.steepest, -1) for moment in detect(values)] == [1800.0, 1800.0 + apart]
+
+
+@pytest.mark.parametrize("flat", [4, 6, 10])
+def test_a_plateau_of_a_few_points_in_a_coarse_log_is_enough(flat: int) -> None:
+    rng = np.random.default_rng(flat)
+    start, end = [9.0, 4.0, 3.1], [2.2, 1.2, 1.05] + [1.0] * 14
+    values = np.array([*start, *[3.0] * flat, *end]) + 0.03 * rng.standard_normal(len(start) + flat + len(end))
+    [moment] = detect(values)
+    assert abs(moment.steepest - (len(start) + flat)) <= 1.0
+
+
+@pytest.mark.parametrize("first", [10.0, 100.0, 1000.0])
+def test_the_first_fall_does_not_make_a_later_drop_small(first: float) -> None:
+    values = drop() + first * np.exp(-T / 3.0)
+    [moment] = detect(values)
+    assert moment.steepest == pytest.approx(1800.0, abs=3.0)
+    assert moment.confidence > 0.9
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.3, 0.6])
+def test_the_onset_is_where_the_fall_begins_and_not_where_the_plateau_slopes(slope: float) -> None:
+    for seed in range(5):
+        [moment] = detect(drop(seed=seed, noise=0.05) - slope * np.minimum(T / 1800.0, 1.0))
+        assert 1741.0 - 60.0 < moment.onset < 1800.0  # a twentieth of the drop is done at 1,741, and it takes 118 steps

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.detector_plateaus import planted_count
 from benchmarks.detector_quality import announced, online_figures
 from eureka.curves import online
 from eureka.curves.detector import detect
@@ -51,6 +52,26 @@ def test_it_finds_what_the_batch_detector_finds_soon_after_the_true_end() -> Non
     assert figures.found >= 0.85 * figures.truths
     assert figures.false_alarms <= 0.05 * figures.curves
     assert np.median(figures.delays) < 1.5
+
+
+@pytest.mark.parametrize("kind", ["power_law", "slide", "warm_down"])
+def test_hardly_any_plateau_is_entered_during_a_descent(kind: str) -> None:
+    counted = planted_count([kind], 6, seed=1)
+    assert counted.false <= 1  # in its first points a slow slide cannot be told from noise
+
+
+def test_plateaus_are_entered_where_hindsight_sees_them() -> None:
+    counted = planted_count(["single", "staircase", "exponential", "flat"], 6, seed=2)
+    assert counted.plateaus > 20
+    assert counted.noticed >= 0.7 * counted.plateaus
+    assert counted.false <= 0.1 * counted.plateaus
+
+
+@pytest.mark.parametrize("power", [0.3, 0.5, 0.8])
+def test_a_language_model_that_learns_has_no_event(power: float) -> None:
+    t = np.arange(6000.0)
+    values = 3.0 + 7.0 * (1.0 + t / 30.0) ** -power + 0.03 * np.random.default_rng(0).standard_normal(len(t))
+    assert run(values) == []
 
 
 def test_its_memory_does_not_grow() -> None:

@@ -18,10 +18,10 @@ from scipy.ndimage import maximum_filter1d
 from eureka.curves import thresholds
 from eureka.curves.candidates import falls_at, scales, sliding_max
 from eureka.curves.confidence import lasting_step, upper_median
-from eureka.curves.grid import clean, even_grid, grids, smooth, white_noise
-from eureka.curves.plateaus import find_plateaus, flat_stretches, longest_flat_stretch
+from eureka.curves.grid import Array, changes, clean, even_grid, grids, later_extent, repeats, smooth, white_noise
+from eureka.curves.plateaus import find_plateaus, flat_stretches, rest_at_end, trend
 from eureka.curves.plot import terminal_plot
-from eureka.curves.steepest import steepest_index
+from eureka.curves.steepest import DropFit, fit_drop, skewed_sigmoid
 from eureka.curves.thresholds import THRESHOLDS
 
 
@@ -67,6 +67,12 @@ def test_falls_are_differences_of_window_means(gap: int, window: int) -> None:
     assert len(scale.fall) == 100 - gap - 2 * window + 1
 
 
+@pytest.mark.parametrize(("first", "counted"), [(3.0, 3.0), (5.0, 5.0), (300.0, 5.0)])
+def test_a_huge_first_fall_counts_for_a_few_times_the_range_after_it(first: float, counted: float) -> None:
+    y = np.concatenate([np.linspace(first, 1.0, 20), np.linspace(1.0, 0.0, 980)])
+    assert later_extent(y) == pytest.approx(counted, rel=0.1)
+
+
 @pytest.mark.parametrize("width", [1, 2, 5, 8])
 def test_smooth_is_a_centred_mean(width: int) -> None:
     y = np.random.default_rng(0).standard_normal(30)
@@ -104,9 +110,21 @@ def test_the_lasting_step_is_that_of_a_least_squares_fit() -> None:
 @pytest.mark.parametrize("at", [60.0, 100.3, 140.7])
 def test_steepest_is_exact_without_noise(at: float) -> None:
     t = np.arange(200.0)
-    assert steepest_index(1.0 / (1.0 + np.exp((t - at) / 4.0)), at - 8.8, at + 8.8) == pytest.approx(at, abs=0.15)
-    tail = np.exp(-np.maximum(t - at, 0.0) / 8.0)
-    assert steepest_index(tail, at + 0.8, at + 18.4) == pytest.approx(at, abs=0.6)
+    even = fit_drop(1.0 / (1.0 + np.exp((t - at) / 4.0)), at - 8.8, at + 8.8)
+    assert even.centre == pytest.approx(at, abs=0.15)
+    assert even.skew == pytest.approx(0.5, abs=0.05)
+    kink = fit_drop(np.exp(-np.maximum(t - at, 0.0) / 8.0), at + 0.8, at + 18.4)
+    assert kink.centre == pytest.approx(at, abs=0.6)
+    assert kink.skew < THRESHOLDS.kink
+    assert kink.evidence > THRESHOLDS.fit_evidence
+
+
+@pytest.mark.parametrize("skew", [0.1, 0.5, 0.8])
+def test_a_fit_tells_where_each_share_of_its_drop_is_done(skew: float) -> None:
+    fit = DropFit(centre=50.0, width=7.0, skew=skew, evidence=0.0)
+    for share in (0.05, 0.3, 0.7, 0.95):
+        left = skewed_sigmoid(np.array(fit.at(share)), np.array(50.0), np.array(7.0), np.array(skew))
+        assert 1.0 - float(left) == pytest.approx(share)
 
 
 def test_an_even_log_is_its_own_grid() -> None:
@@ -150,14 +168,73 @@ def test_plateaus_are_found_whether_or_not_something_ended_them() -> None:
     assert only.end - only.start > 2700
 
 
-def test_the_longest_flat_stretch_agrees_with_trying_all() -> None:
+def test_a_trend_is_that_of_a_least_squares_line() -> None:
     rng = np.random.default_rng(0)
-    for _ in range(20):
-        y = np.cumsum(rng.standard_normal(40))
-        a, b = longest_flat_stretch(y, 2.5)
-        best = max(j - i for i in range(40) for j in range(i, 40) if np.ptp(y[i : j + 1]) <= 2.5)
-        assert b - a == best
-        assert np.ptp(y[a : b + 1]) <= 2.5
+    fallen, errors = [], []
+    for _ in range(200):
+        y = 5.0 - 0.01 * np.arange(100.0) + 0.3 * rng.standard_normal(100)
+        fell, error = trend(y)
+        assert fell == pytest.approx(-100 * np.polyfit(np.arange(100.0), y, 1)[0])
+        fallen.append(fell)
+        errors.append(error)
+    assert np.mean(errors) == pytest.approx(np.std(fallen), rel=0.2)
+
+
+def test_the_error_of_a_trend_grows_with_the_likeness_of_neighbours() -> None:
+    rng = np.random.default_rng(0)
+    smoothed = np.array([trend(np.convolve(rng.standard_normal(403), np.ones(4) / 2.0, "valid")) for _ in range(200)])
+    assert np.mean(smoothed[:, 1]) == pytest.approx(np.std(smoothed[:, 0]), rel=0.3)
+
+
+@pytest.mark.parametrize("power", [0.1, 0.5, 1.0, 1.5])
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_power_law_never_rests(power: float, noise: float) -> None:
+    rng = np.random.default_rng(1)
+    y = (1.0 + np.arange(1000.0)) ** -power
+    y = y / y[250] + noise * rng.standard_normal(1000)
+    assert [size for size in range(16, 1001, 4) if rest_at_end(y[:size])] == []
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e5])
+def test_what_has_fallen_and_stays_rests_in_any_unit(unit: float) -> None:
+    t = np.arange(400.0)
+    y = 1.0 + np.exp(-t / 20.0) + 0.01 * np.random.default_rng(0).standard_normal(400)
+    rest = rest_at_end(unit * y)
+    assert rest is not None
+    assert rest.level == pytest.approx(unit, rel=0.01)
+    assert not rest.is_left_by(unit * y)
+    assert rest.is_left_by(unit * np.append(y, np.full(40, 0.5)))
+
+
+def test_a_plateau_begins_after_the_last_one_was_left() -> None:
+    y = np.repeat([2.0, 1.0], 100) + 0.01 * np.random.default_rng(0).standard_normal(200)
+    assert rest_at_end(y) is not None
+    assert rest_at_end(y, since=160) is None
+
+
+@pytest.mark.parametrize("times", [2, 5, 20])
+def test_a_forward_filled_log_is_judged_at_its_changes(times: int) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(60)
+    x = np.arange(60.0 * times)
+    steps, values = changes(x, np.repeat(y, times))
+    assert repeats(np.repeat(y, times)) == times
+    assert values.tolist() == y.tolist()
+    assert steps.tolist() == x[::times].tolist()
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        pytest.param(np.round(2.0 + 0.01 * np.random.default_rng(0).standard_normal(2000), 2), id="rounded"),
+        pytest.param(np.repeat([2.0, 1.0], 500), id="one jump"),
+        pytest.param(np.full(500, 2.0), id="constant"),
+        pytest.param(np.random.default_rng(0).standard_normal(500), id="all different"),
+    ],
+)
+def test_other_logs_are_kept_whole(y: Array) -> None:
+    assert repeats(y) == 1
+    assert changes(np.arange(float(len(y))), y)[1] is y
 
 
 def test_flat_stretches_do_not_overlap() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from benchmarks.detector_calibration import RIDGE, fit, labelled, logistic, reliability
+from benchmarks.detector_calibration import RIDGE, Report, calibration_error, draw, fit, labelled, logistic, reliability, reports
 from benchmarks.detector_quality import BORDER, MODERATE, score_kinds
 from eureka.curves.detector import detect
 from eureka.curves.score import Score, match, total
 from eureka.curves.sketch import Difficulty, Planted, Truth, held_out, landmarks, sigmoid
 from eureka.curves.synthetic import MAKERS, plant, suite
+from eureka.curves.thresholds import THRESHOLDS
 from eureka.errors import UnknownNameError
 
 
@@ -32,10 +35,27 @@ def test_it_does_as_well_on_shapes_and_noises_that_the_fit_did_not_use() -> None
 
 def test_confidence_means_what_it_says_on_unseen_shapes() -> None:
     rng = np.random.default_rng(5)
-    cases = [labelled(curve) for noise in (0.03, 0.1) for curve in suite(8, rng, held_out(Difficulty(noise=noise)))]
-    rows = reliability(cases, bins=4)
-    wrong = sum(abs(mean - share) * count for mean, share, count in rows) / sum(count for _, _, count in rows)
-    assert wrong < 0.03
+    curves = (curve for noise in (0.03, 0.1) for curve in suite(6, rng, held_out(Difficulty(noise=noise))))
+    assert calibration_error(reliability([one for curve in curves for one in reports(curve)], bins=4)) < 0.05
+
+
+def test_reliability_counts_by_hand_and_its_plot_is_the_same_each_time(tmp_path: Path) -> None:
+    reported = [Report(0.9, False, True)] * 3 + [Report(0.9, False, False), Report(0.1, False, False)]
+    low, high = bins = reliability(reported)
+    assert (low.planted, low.count, high.planted, high.count) == (0.0, 1, 0.75, 4)
+    assert [low.confidence, high.confidence] == pytest.approx([0.1, 0.9])
+    assert calibration_error(bins) == pytest.approx((0.1 * 1 + 0.15 * 4) / 5)
+    for name in ("one.png", "two.png"):
+        draw(bins, tmp_path / name)
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+
+
+def test_what_looks_like_a_rate_step_is_one_about_as_often_as_the_doubt_says() -> None:
+    rng = np.random.default_rng(6)
+    found = [one for curve in suite(8, rng, Difficulty(noise=0.03)) for one in reports(curve) if one.confidence > 0.3]
+    doubted = [one.planted for one in found if one.like_rate_step]
+    assert len(doubted) > 20
+    assert 1.0 - np.mean(doubted) == pytest.approx(THRESHOLDS.doubt, abs=0.25)
 
 
 def test_the_logistic_fit_finds_the_weights_that_made_the_labels() -> None:
@@ -79,7 +99,7 @@ def test_planted_truth_lies_on_its_curve(name: str) -> None:
             before, after = np.interp(
                 [truth.onset, truth.end], curve.steps[np.isfinite(curve.values)], curve.values[np.isfinite(curve.values)]
             )
-            assert before > after
+            assert before < after if curve.rising else before > after
 
 
 def test_landmarks_are_those_of_the_logistic() -> None:

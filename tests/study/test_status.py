@@ -13,7 +13,9 @@ from eureka.runs import Level, Metrics, Outcome, RunFolder, Status, StoredConfig
 from eureka.study.status import RunStatus, run_status
 
 LEVELS = [Level("the last step", 0.8, 0.55), Level("all steps", 0.1, 1.0)]
-PLATEAU = [(0.8, 0.55)] * 4
+FALL = [(2.3 - 0.3 * i, 0.1 + 0.09 * i) for i in range(5)]
+PLATEAU = [*FALL, *[(0.8, 0.55)] * 20]
+DESCENT = [(0.8 + 3.0 / (4.0 + i), 0.55) for i in range(25)]
 
 
 def status(folder: RunFolder, config: RunConfig, points: list[tuple[float, float]], ended: Status | None = None) -> RunStatus:
@@ -36,16 +38,18 @@ def status(folder: RunFolder, config: RunConfig, points: list[tuple[float, float
         ([], None, "waiting", "waiting"),
         ([], "diverged", "diverged", "diverged"),
         ([(2.3, 0.1), (1.9, 0.3)], None, "learning", "learning"),
-        (PLATEAU[:3], None, "learning", "learning"),
-        (PLATEAU, None, "plateau", "plateau at 0.80"),
+        (PLATEAU[:10], None, "learning", "learning"),
+        (DESCENT, None, "learning", "learning"),
+        (PLATEAU, None, "plateau", "at the shortcut level (accuracy 0.55, theory 0.550)"),
+        ([(loss, 0.3) for loss, _ in PLATEAU], None, "plateau", "on a plateau at loss 0.800"),
         (PLATEAU, "finished", "ended", "no Eureka-moment in 20 steps"),
         (PLATEAU, "diverged", "diverged", "diverged at step 20"),
-        ([*PLATEAU, (0.3, 0.9)], None, "eureka", "Eureka at step 20"),
-        ([*PLATEAU, (0.3, 0.9)], "stopped_early", "ended", "Eureka at step 20"),
+        ([*PLATEAU, (0.3, 0.9)], None, "eureka", "Eureka at step 125"),
+        ([*PLATEAU, (0.3, 0.9)], "stopped_early", "ended", "Eureka at step 125"),
     ],
 )
 def test_the_phase_and_its_words(
     tiny: RunConfig, tmp_path: Path, points: list[tuple[float, float]], ended: Status | None, phase: str, text: str
 ) -> None:
-    found = status(RunFolder(tmp_path / "run"), tiny, points, ended)
+    found = status(RunFolder(tmp_path / "run"), tiny.but({"training.steps": 200}), points, ended)
     assert (found.phase, found.text, found.ended) == (phase, text, ended is not None)

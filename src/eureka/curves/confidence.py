@@ -13,10 +13,10 @@ from eureka.curves.grid import Array
 
 FEATURES = ("length", "noise", "trend", "share", "settled", "room", "kept", "lasting")
 """Length of the stretch before the drop, by the drop's duration; size by the falls before it, and by their spread; the change on
-that stretch, by the size; size by the range of the curve; how far the loss falls on just after; how much log is left; how much of
-the drop lasts, by the size, and by the error of that."""
-WEIGHTS = np.array([2.944, 1.283, -5.024, 1.916, -1.018, 5.102, 0.872, 2.050])
-OFFSET = -12.768
+that stretch, by the size; size by the range of the curve, but for a huge first fall; how far the loss falls on just after; how
+much log is left; how much of the drop lasts, by the size, and by the error of that."""
+WEIGHTS = np.array([3.125, 1.174, -4.441, 2.028, 0.116, 6.492, 4.729, 1.898])
+OFFSET = -16.200
 
 
 def probability(features: Array, weights: Array = WEIGHTS, offset: float = OFFSET) -> float:

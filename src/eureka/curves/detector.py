@@ -14,13 +14,16 @@ from numpy.typing import ArrayLike
 from eureka.curves.candidates import falls_at, find_candidates, scales
 from eureka.curves.confidence import FEATURES, probability
 from eureka.curves.drops import Drop, measure_drop
-from eureka.curves.grid import Array, Grid, clean, extent, grids, white_noise
-from eureka.curves.kinds import Known, is_recovery, kind_of
+from eureka.curves.epochs import epochs_of
+from eureka.curves.grid import Array, Grid, changes, clean, grids, later_extent, white_noise
+from eureka.curves.kinds import Known, is_recovery, kind_of, looks_like_rate_step
 from eureka.curves.moment import EurekaMoment, Plateau
-from eureka.curves.steepest import steepest_index
+from eureka.curves.steepest import fit_drop
 from eureka.curves.thresholds import THRESHOLDS
 
 NOISE = FEATURES.index("noise")
+Found = tuple[Grid, Drop, float]
+"""A drop, the grid it was found on, and how sure it is."""
 
 
 def detect(
@@ -53,7 +56,7 @@ def detect(
         floor = None if floor is None else -floor
         fallen = detect(_negated(values), steps, lr=lr, epochs=epochs, floor=floor, min_confidence=min_confidence)
         return [upside_down(moment) for moment in fallen]
-    x, y = clean(values, steps)
+    x, y = changes(*clean(values, steps))
     if len(x) < THRESHOLDS.min_points:
         return []
     places = np.arange(len(np.ravel(values))) if steps is None else steps
@@ -61,9 +64,17 @@ def detect(
         rates=None if lr is None else clean(lr, places), epochs=None if epochs is None else clean(epochs, places), floor=floor
     )
     found = [(grid, drop, probability(drop.features)) for grid in grids(x, y) for drop in find_drops(grid)]
-    sure = separate([one for one in found if one[2] >= min_confidence])
-    moments = [_moment(grid, drop, confidence, known) for grid, drop, confidence in sure if _is_clear(grid, drop)]
+    sure = [one for one in separate([one for one in found if one[2] >= min_confidence]) if _is_clear(one[0], one[1])]
+    if known.epochs is None:
+        known = replace(known, epochs=_inferred_epochs(sure))
+    moments = [moment for one in sure if (moment := _moment(*one, known)).confidence >= min_confidence]
     return sorted(moments, key=lambda moment: moment.steepest)
+
+
+def _inferred_epochs(sure: list[Found]) -> tuple[Array, Array] | None:
+    """The epochs that the drops on the grid of the whole curve show, if they do."""
+    whole = [(grid, drop) for grid, drop, _ in sure if grid.last]
+    return epochs_of(whole[0][0], [drop for _, drop in whole]) if whole else None
 
 
 def _negated(values: ArrayLike) -> Array:
@@ -86,7 +97,7 @@ def find_drops(grid: Grid) -> list[Drop]:
     y = grid.values
     if len(y) < THRESHOLDS.min_points:
         return []
-    noise, reach, found = white_noise(y), extent(y), []
+    noise, reach, found = white_noise(y), later_extent(y), []
     usable = len(y) if grid.last else int(0.7 * len(y))  # later drops would see the cut as the end of the log
     for gap, window in scales(len(y)):
         scale = falls_at(y, gap, window)
@@ -98,19 +109,46 @@ def find_drops(grid: Grid) -> list[Drop]:
     return found
 
 
-def separate(found: list[tuple[Grid, Drop, float]]) -> list[tuple[Grid, Drop, float]]:
-    """Of drops that overlap keep the surest, and among equally sure ones the greatest."""
-    kept: list[tuple[Grid, Drop, float]] = []
-    for grid, drop, sure in sorted(found, key=lambda one: (round(one[2], 2), one[1].size), reverse=True):
-        a, b = grid.step(drop.onset), grid.step(drop.end)
-        if all(b < other.step(taken.onset) or a > other.step(taken.end) for other, taken, _ in kept):
-            kept.append((grid, drop, sure))
+def separate(found: list[Found]) -> list[Found]:
+    """Of drops that overlap keep the surest, and among equally sure ones the greatest; but its parts, if it is several drops."""
+    kept: list[Found] = []
+    for one in sorted(found, key=lambda one: (round(one[2], 2), one[1].size), reverse=True):
+        if _is_free(one, kept):
+            kept += _parts(one, found) or [one]
     return kept
 
 
+def _parts(whole: Found, found: list[Found]) -> list[Found]:
+    """The drops that a longer one consists of: at least two that are sure, short against it, and together about as large."""
+    start, end = _span(whole)
+    parts: list[Found] = []
+    for one in sorted(found, key=lambda one: one[1].size, reverse=True):
+        a, b = _span(one)
+        short = b - a <= THRESHOLDS.part_short * (end - start)
+        if one[2] >= THRESHOLDS.part_sure and short and start <= 0.5 * (a + b) <= end and _is_free(one, parts):
+            parts.append(one)
+    size = sum(drop.size for _, drop, _ in parts)
+    return parts if len(parts) > 1 and size >= THRESHOLDS.part_sum * whole[1].size else []
+
+
+def _is_free(one: Found, kept: list[Found]) -> bool:
+    """Whether a drop overlaps none of those kept."""
+    start, end = _span(one)
+    return all(end < a or start > b for a, b in map(_span, kept))
+
+
+def _span(one: Found) -> tuple[float, float]:
+    grid, drop, _ = one
+    return grid.step(drop.onset), grid.step(drop.end)
+
+
 def _moment(grid: Grid, drop: Drop, confidence: float, known: Known) -> EurekaMoment:
-    fastest = min(steepest_index(grid.values, drop.tenth, drop.ninetieth), drop.end)
-    onset = grid.step(min(drop.onset, fastest))  # a sudden drop is steepest before a twentieth of it is done
+    fit = fit_drop(grid.values, drop.tenth, drop.ninetieth, drop.past)
+    fastest = min(fit.centre, drop.end)
+    closer = fit_drop(grid.values, fit.at(0.1), fit.at(0.9), drop.past).at(0.05)
+    onset = grid.step(min(max(drop.onset, closer), fastest))  # a sudden drop is steepest before a twentieth of it is done
+    kind = kind_of(grid, drop, known)
+    doubtful = kind == "eureka" and known.rates is None and looks_like_rate_step(grid, drop, fit)
     return EurekaMoment(
         onset=onset,
         steepest=grid.step(fastest),
@@ -118,6 +156,7 @@ def _moment(grid: Grid, drop: Drop, confidence: float, known: Known) -> EurekaMo
         before=drop.before,
         after=drop.after,
         plateau=Plateau(start=grid.step(min(drop.past, fastest)), end=onset, level=drop.usual),
-        kind=kind_of(grid, drop, known),
-        confidence=confidence,
+        kind=kind,
+        confidence=confidence * (1.0 - THRESHOLDS.doubt) if doubtful else confidence,
+        like_rate_step=doubtful,
     )

@@ -44,7 +44,7 @@ def measure_drop(y: Array, noise: Array, scale: Scale, index: int, reach: float,
     """Place and size of the candidate at `index` of `scale`; None if it has no extent.
 
     noise   the standard deviation of the noise at each point of `y`
-    reach   the range of the whole curve
+    reach   the range of the curve, but for a huge first fall
     last    whether the log ends where `y` ends
     """
     length, window = scale.length, scale.window
@@ -52,7 +52,7 @@ def measure_drop(y: Array, noise: Array, scale: Scale, index: int, reach: float,
     before, after = float(scale.before[index]), float(scale.after[final])
     size = before - after
     exceeded = np.flatnonzero(scale.fresh[: max(index - length, 0)] > THRESHOLDS.exceeded * scale.fall[index])
-    past = int(exceeded[-1]) + length + 1 if len(exceeded) else 0
+    past = int(exceeded[-1]) + length if len(exceeded) else 0
     start, tail = index + window, final + length
     low, high = max(past, start - 2 * length), min(len(y), tail + window)
     curve = smooth(y[low:high], max(1, window // 2))

@@ -61,6 +61,31 @@ def clean(values: ArrayLike, steps: ArrayLike | None = None) -> tuple[Array, Arr
     return x, y
 
 
+def repeats(y: Array) -> int:
+    """How many times each value of a forward-filled log is repeated; 1 for any other log.
+
+    Rounded values repeat as well, but not regularly.
+
+    >>> repeats(np.repeat(np.arange(20.0), 5)), repeats(np.arange(20.0))
+    (5, 1)
+    """
+    first = np.flatnonzero(np.concatenate([[True], np.diff(y) != 0.0]))
+    if len(first) < THRESHOLDS.min_points or 2 * len(first) > len(y):
+        return 1
+    runs = np.diff(first)
+    typical = int(np.median(runs))
+    off = np.abs(runs / typical - np.round(runs / typical))
+    return typical if float(np.mean((off <= 0.25) & (runs > 0.5 * typical))) >= THRESHOLDS.regular else 1
+
+
+def changes(x: Array, y: Array) -> tuple[Array, Array]:
+    """A forward-filled log at its changes; any other log as it is."""
+    if repeats(y) == 1:
+        return x, y
+    changed = np.concatenate([[True], np.diff(y) != 0.0])
+    return x[changed], y[changed]
+
+
 def chunk_medians(x: Array, y: Array, size: int) -> tuple[Array, Array]:
     """Each `size` neighbours become their mean step and median value; the rest at the end likewise."""
     if size <= 1:
@@ -141,6 +166,12 @@ def extent(y: Array) -> float:
     """The range of a curve, but for a few extreme points."""
     low, high = np.quantile(y, [0.002, 0.998])
     return max(float(high - low), 1e-300)
+
+
+def later_extent(y: Array) -> float:
+    """The range of a curve; a huge first fall counts for no more than a few times the range after it."""
+    begun = max(1, int(THRESHOLDS.first_part * len(y)))
+    return min(extent(y), THRESHOLDS.first_fall * extent(y[begun:]))
 
 
 def smooth(y: Array, width: int) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from eureka.curves.drops import Drop
 from eureka.curves.grid import Array, Grid
 from eureka.curves.moment import Kind
+from eureka.curves.steepest import DropFit
 from eureka.curves.thresholds import THRESHOLDS
 
 
@@ -62,6 +63,28 @@ def follows_rate_cut(grid: Grid, drop: Drop, steps: Array, rate: Array) -> bool:
     return now > THRESHOLDS.rate_cut and now > THRESHOLDS.rate_sudden * earlier
 
 
+def looks_like_rate_step(grid: Grid, drop: Drop, fit: DropFit) -> bool:
+    """Whether a drop has the shape of a rate step: steepest as it begins, then settling; or sudden, and calmer from then on.
+
+    What leaves a plateau by itself speeds up first, and its noise shrinks no more than the loss does.
+    """
+    duration, tail = drop.ninetieth - drop.tenth, (1.0 - fit.skew) * fit.width
+    if duration > THRESHOLDS.rate_step_short * (drop.onset - drop.past):
+        return False
+    kinked = fit.skew < THRESHOLDS.kink and fit.evidence > THRESHOLDS.fit_evidence
+    if kinked and THRESHOLDS.kink_tail < tail < duration:  # a longer tail is not seen to settle
+        return True
+    left, right = int(drop.onset), int(np.ceil(drop.ninetieth)) + 1
+    before, after = grid.values[max(drop.past, left - 200) : left], grid.values[right : right + 200]
+    if fit.width > THRESHOLDS.sudden or min(len(before), len(after)) < 8 or drop.after <= 0.0:
+        return False
+    return _jitter(after) / drop.after < THRESHOLDS.calmer * _jitter(before) / drop.before
+
+
+def _jitter(values: Array) -> float:
+    return float(np.abs(np.diff(values, 2)).mean())
+
+
 def _cut(steps: Array, rate: Array, start: float, stop: float) -> float:
     """By which share the learning rate fell from `start` to `stop`."""
     first, final = np.interp([start, stop], steps, rate)
@@ -70,11 +93,12 @@ def _cut(steps: Array, rate: Array, start: float, stop: float) -> float:
 
 def begins_epoch(grid: Grid, drop: Drop, steps: Array, epochs: Array) -> bool:
     """Whether a drop that is short against an epoch comes where one begins, in a log that shows several points of an epoch."""
-    if len(steps) < 2 or (epochs[-1] - epochs[0]) * THRESHOLDS.epoch_points > len(steps):
+    count = float(epochs[-1] - epochs[0]) if len(steps) > 1 else 0.0
+    if count <= 0.0 or THRESHOLDS.epoch_points * count > len(grid.values) * (1.0 if grid.last else np.inf):
         return False
-    tenth, ninetieth, point = (
-        float(np.interp(at, steps, epochs)) for at in (grid.step(drop.tenth), grid.step(drop.ninetieth), steps[0] + grid.width)
-    )
-    middle, near = 0.5 * (tenth + ninetieth), 1.5 * (point - epochs[0])
+    at = [grid.step(index) for index in (drop.onset, drop.tenth, drop.ninetieth)]
+    onset, tenth, ninetieth = np.interp(at, steps, epochs)
+    near = THRESHOLDS.epoch_near + 1.5 * grid.width * count / float(steps[-1] - steps[0])
+    whole = round(float(tenth))
     short = ninetieth - tenth <= THRESHOLDS.epoch_short + near
-    return short and round(middle) >= 1 and abs(middle - round(middle)) <= THRESHOLDS.epoch_near + near
+    return bool(short and whole >= 1 and onset - near <= whole <= 0.5 * (tenth + ninetieth) + near)

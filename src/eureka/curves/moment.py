@@ -44,6 +44,8 @@ class EurekaMoment:
     it comes as a new epoch begins, ``leak`` when it goes far below a given floor."""
     confidence: float
     """How likely such a drop is a planted one, on planted curves (``python -m benchmarks.detector_calibration``)."""
+    like_rate_step: bool = False
+    """Whether it looks like a step of the learning rate, which is not known; the confidence is lowered for that."""
 
     @property
     def drop(self) -> float:

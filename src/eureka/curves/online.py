@@ -12,6 +12,7 @@ import numpy as np
 from eureka.curves.detector import detect
 from eureka.curves.grid import Array
 from eureka.curves.moment import EurekaMoment, Plateau
+from eureka.curves.plateaus import Rest, rest_at_end
 from eureka.curves.thresholds import THRESHOLDS
 from eureka.errors import RequestError
 
@@ -78,7 +79,8 @@ class OnlineDetector:
         self._budget = float(THRESHOLDS.online_burst)
         self._fall: Fall | None = None
         self._looked = 0
-        self._stuck: float | None = None
+        self._rest: Rest | None = None
+        self._left = 0  # where the last plateau was left
         self._told = -math.inf
 
     def state_dict(self) -> dict[str, Any]:
@@ -137,6 +139,7 @@ class OnlineDetector:
         self._jitter /= math.sqrt(2.0)
         self._looked //= 2
         self._since //= 2
+        self._left //= 2
         if self._fall is not None:
             fall = self._fall
             fall.width, fall.still, fall.wait = max(fall.width // 2, 1), fall.still // 2, max(fall.wait // 2, 1)
@@ -187,34 +190,29 @@ class OnlineDetector:
         """Run the full detector on the bins, and return its last moment if that is new."""
         self._budget -= 1.0
         used = self._used
-        moments = detect(self._values[:used], self._steps[:used], min_confidence=self.min_confidence)
+        constant = np.ones(used)  # no rate is known, and a step of it cannot be told
+        moments = detect(self._values[:used], self._steps[:used], lr=constant, min_confidence=self.min_confidence)
         fresh = [moment for moment in moments if moment.kind == "eureka" and moment.onset > self._told]
         if not fresh:
             return None
         moment = fresh[-1]
-        self._told, self._stuck, self._looked = moment.end, None, used
+        self._told, self._rest, self._looked = moment.end, None, used
         return Event(name="eureka", step=step, plateau=moment.plateau, moment=moment)
 
     def _plateau(self, step: float) -> Event | None:
-        """An event if the loss has just become flat; checked each time the past has grown by a twentieth."""
+        """An event if the loss has just come to rest, by the rule of `eureka.curves.plateaus`."""
         used = self._used
-        if used < 32 or used < 1.05 * self._looked:
+        values = self._values[:used]
+        if self._rest is not None and self._rest.is_left_by(values):
+            self._rest, self._left = None, used - max(2, used // 16)
+        if self._rest is not None or used < THRESHOLDS.rest_every * self._looked:
             return None
         self._looked = used
-        values = self._values[:used]
-        tail = values[int((1.0 - THRESHOLDS.online_stuck) * used) :]
-        if self._told > self._steps[used - len(tail)]:
+        rest = rest_at_end(values, self._left)
+        if rest is None or self._told > self._steps[used - rest.count]:
             return None
-        parts = np.array([part.mean() for part in np.array_split(tail, 4)])
-        tolerance = THRESHOLDS.flat * float(values.max() - values.min()) + 3.0 * self._jitter / math.sqrt(len(tail) / 4)
-        level = float(np.median(tail))
-        if self._stuck is not None:  # a plateau ends when the loss goes clearly lower
-            self._stuck = None if level < self._stuck - 3.0 * tolerance else self._stuck
-            return None
-        if float(np.ptp(parts)) > tolerance:
-            return None
-        self._stuck = level
-        plateau = Plateau(start=float(self._steps[used - len(tail)]), end=step, level=level)
+        self._rest = rest
+        plateau = Plateau(start=float(self._steps[used - rest.count]), end=step, level=rest.level)
         return Event(name="plateau_entered", step=step, plateau=plateau)
 
 
@@ -225,6 +223,8 @@ def _plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, Fall):
         return {"fall": asdict(value)}
+    if isinstance(value, Rest):
+        return {"rest": asdict(value)}
     if isinstance(value, float) and not math.isfinite(value):
         return {"number": str(value)}  # JSON has no infinity
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
@@ -234,5 +234,7 @@ def _restored(value: Any) -> Any:
     if isinstance(value, Mapping):
         if "array" in value:
             return np.array(value["array"])
+        if "rest" in value:
+            return Rest(**value["rest"])
         return Fall(**value["fall"]) if "fall" in value else float(value["number"])
     return [_restored(each) for each in value] if isinstance(value, list | tuple) else value

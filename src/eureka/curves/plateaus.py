@@ -1,95 +1,158 @@
-"""Find the plateaus of a loss curve, whether or not anything ended them."""
+"""What a plateau is, and the plateaus of a curve, whether or not anything ended them.
+
+**The rule.** A curve is on a plateau when it has hardly moved over the last quarter of its time (`stretch`), measured by a line
+through it. Hardly means
+
+- no more than a small share of what it fell over the half before, beyond doubt of the noise; or
+- nothing that could be told from the noise, over the last three quarters, where the noise would show a small share of what the
+  curve fell in all (or much less than itself, if the curve never fell).
+
+A smooth descent slows down as well, but its last quarter still brings more: a power law t⁻ᵖ an eighth of the half before if
+p = 1, a fifth if p = ½. The rule looks only back, so that it can be used while a run goes on. A plateau ends where the curve
+leaves its level by more than it could by that slow drift.
+"""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eureka.curves.candidates import sliding_max
 from eureka.curves.detector import detect
-from eureka.curves.grid import Array, clean, even_grid, extent, smooth, white_noise
+from eureka.curves.grid import Array, changes, clean, even_grid, extent, smooth
 from eureka.curves.moment import EurekaMoment, Plateau
 from eureka.curves.thresholds import THRESHOLDS
 
 
-def find_plateaus(
-    values: ArrayLike, steps: ArrayLike | None = None, *, moments: list[EurekaMoment] | None = None
-) -> list[Plateau]:
-    """All plateaus of a curve in order: those that an abrupt drop ended, and every other long flat stretch.
+@dataclass(frozen=True)
+class Rest:
+    """A plateau that reaches to the last of some points."""
 
-    `moments` are those of `detect`, if they are known already.
+    count: int
+    """How many of the last points were looked at."""
+    level: float
+    tolerance: float
+    """How far from the level its own slow drift may lead."""
+    noise: float
+    """The standard deviation of a point."""
+
+    def is_left_by(self, y: Array) -> bool:
+        """Whether the latest of the points up to now are elsewhere."""
+        latest = y[-max(2, len(y) // 16) :]
+        doubt = THRESHOLDS.left * self.noise / math.sqrt(len(latest))
+        return abs(float(latest.mean()) - self.level) > 3.0 * self.tolerance + doubt
+
+
+def rest_at_end(y: Array, since: int = 0) -> Rest | None:
+    """The plateau on which evenly spaced values end, by the rule above; it begins at index `since` at the earliest.
+
+    >>> t = np.arange(400.0)
+    >>> rest_at_end(2.0 * np.exp(-t / 20.0)) is not None, rest_at_end(np.sqrt(1.0 / (1.0 + t))) is not None
+    (True, False)
+    """
+    size, tail = len(y), max(len(y) // 4, 4)
+    if size < THRESHOLDS.rest_points or size - tail < since:
+        return None
+    last, half = y[-tail:], y[size - 3 * tail : size - tail]
+    change, error = trend(last)
+    level = float(np.median(last))
+    width = max(tail // 2, 1)
+    fell = float(half[:width].mean() - half[-width:].mean())
+    doubt = error / math.sqrt(6.0)  # of a mean of `width` points, as that of a trend over `tail` points
+    share, noise = THRESHOLDS.flat, error * math.sqrt(tail / 12.0)
+    if fell > 4.0 * doubt and abs(change) + error <= share * fell:
+        return Rest(tail, level, share * fell, noise)
+    if size - 3 * tail < since:
+        return None
+    long, long_error = trend(y[size - 3 * tail :])
+    measured = long_error <= max(share * (extent(y) - 4.0 * noise), THRESHOLDS.rest_measured * noise)
+    if measured and abs(change) <= 2.0 * error and abs(long) <= 2.0 * long_error:
+        return Rest(tail, level, long_error, noise)
+    return None
+
+
+def trend(y: Array) -> tuple[float, float]:
+    """How far a line through the values falls, and the standard error of that; neighbours that err alike count as fewer."""
+    t = np.arange(len(y)) - 0.5 * (len(y) - 1)
+    slope = float(t @ y) / float(t @ t)
+    rest = y - y.mean() - slope * t
+    power = float(rest @ rest)
+    alike = float(np.clip(rest[1:] @ rest[:-1] / power, 0.0, 0.9)) if power > 0.0 else 0.0
+    spread = math.sqrt(power / max(len(y) - 2, 1) * (1.0 + alike) / (1.0 - alike))
+    tiny = THRESHOLDS.rounding * float(np.abs(y).max())
+    return -slope * len(y), spread * math.sqrt(12.0 / len(y)) + tiny
+
+
+def find_plateaus(
+    values: ArrayLike, steps: ArrayLike | None = None, *, rising: bool = False, moments: list[EurekaMoment] | None = None
+) -> list[Plateau]:
+    """All plateaus of a curve in order: those that an abrupt drop ended, and every other stretch that the rule calls one.
+
+    `moments` are those of `detect`, if they are known already; `rising` says that more is better.
 
     >>> t = np.arange(1000)
     >>> first, last = find_plateaus(2.0 - 1.8 / (1.0 + np.exp(-(t - 600) / 8.0)))
     >>> round(first.level, 1), round(last.level, 1), 560 < first.end < 600 < last.start < 640
     (2.0, 0.2, True)
     """
-    x, y = clean(values, steps)
+    x, y = changes(*clean(values, steps))
     if len(x) < THRESHOLDS.min_points:
         return []
     if moments is None:
-        moments = detect(y, x)
+        moments = detect(y, x, rising=rising)
     ended = [moment for moment in moments if moment.kind != "recovery"]
-    grid = even_grid(x, y, THRESHOLDS.plateau_points)
-    free, start = [], 0
-    for taken in sorted(ended, key=lambda moment: moment.plateau.start):
-        free.append((start, round(grid.index(taken.plateau.start))))
-        start = max(start, round(grid.index(taken.end)) + 1)
-    others = [
-        Plateau(start=grid.step(a), end=grid.step(b), level=float(np.median(grid.values[a : b + 1])))
-        for a, b in flat_stretches(grid.values, [*free, (start, len(grid.values))])
-    ]
+    grid = even_grid(x, -y if rising else y, THRESHOLDS.plateau_points)
+    others = []
+    for a, b in flat_stretches(grid.values):
+        start, end = _without(grid.step(a), grid.step(b), ended)
+        inside = y[(x >= start) & (x <= end)]
+        if len(inside) and end - start >= 0.5 * (b - a) * grid.width:
+            others.append(Plateau(start=start, end=end, level=float(np.median(inside))))
     return sorted([moment.plateau for moment in ended] + others, key=lambda plateau: plateau.start)
 
 
-def flat_stretches(y: Array, parts: list[tuple[int, int]] | None = None) -> list[tuple[int, int]]:
-    """First and last indices of the flat stretches of each part: its longest, then the longest left and right of that."""
-    width = max(1, len(y) // 64)
-    tolerance = THRESHOLDS.flat * extent(y) + 6.0 * float(np.median(white_noise(y))) / np.sqrt(width)
-    curve = smooth(y, width)
-    found, todo = [], list(parts or [(0, len(y))])
-    while todo:
-        low, high = todo.pop()
-        if high - low < 8:
-            continue
-        a, b = longest_flat_stretch(curve[low:high], tolerance)
-        a, b = a + low, b + low
-        if b - a + 1 >= _least_length(y, a, b):
-            found.append((a, b))
-            apart = (b - a) // 4  # a slow decline is one plateau and its surroundings, not many steps
-            todo += [(low, a - apart), (b + 1 + apart, high)]
-    return sorted(found)
+def _without(start: float, end: float, moments: list[EurekaMoment]) -> tuple[float, float]:
+    """What is left of a stretch beside the moments and the plateaus that they ended."""
+    for moment in moments:
+        if start < moment.end < end:
+            start = moment.end
+        elif moment.plateau.start < end <= moment.end:
+            end = max(moment.plateau.start, start)
+    return start, end
+
+
+def flat_stretches(y: Array) -> list[tuple[int, int]]:
+    """First and last indices of the plateaus of evenly spaced values: the rule at one time after the other."""
+    found: list[tuple[int, int]] = []
+    size, rest, entered, since = THRESHOLDS.rest_points, None, 0, 0
+    while size <= len(y):
+        if rest is None:
+            rest, entered = rest_at_end(y[:size], since), size
+        elif rest.is_left_by(y[:size]):
+            found.append(_bounds(y[:size], entered, rest, found))
+            rest, since = None, size - max(2, size // 16)
+        if size == len(y):
+            break
+        size = min(len(y), max(size + 1, int(size * THRESHOLDS.rest_every)))
+    if rest is not None:
+        found.append(_bounds(y, entered, rest, found))
+    return [(a, b) for a, b in found if b > a + 1 and b - a + 1 >= _least_length(y, a, b)]
+
+
+def _bounds(y: Array, entered: int, rest: Rest, found: list[tuple[int, int]]) -> tuple[int, int]:
+    """From where on, and until where, the curve was near the level of a plateau that was noticed at `entered` points."""
+    middle = entered - rest.count // 2
+    curve = smooth(y, max(1, rest.count // 4))
+    doubt = THRESHOLDS.left * rest.noise / math.sqrt(max(1, rest.count // 4))
+    away = np.flatnonzero(np.abs(curve - rest.level) > 3.0 * rest.tolerance + doubt)
+    before, after = away[away < middle], away[away > middle]
+    start = int(before[-1]) + 1 if len(before) else 0
+    return max(start, found[-1][1] + 1 if found else 0), int(after[0]) - 1 if len(after) else len(y) - 1
 
 
 def _least_length(y: Array, a: int, b: int) -> float:
-    """How many points a flat stretch from `a` to `b` must have to be a plateau."""
-    slow = THRESHOLDS.plateau_slow * _change(y[a : b + 1]) / extent(y) * len(y)
+    """How many points a plateau from `a` to `b` must have, with what is known of the rest of the curve."""
+    slow = THRESHOLDS.plateau_slow * abs(trend(y[a : b + 1])[0]) / extent(y) * len(y)
     return max(THRESHOLDS.plateau_long * (b + 1), THRESHOLDS.plateau_least * len(y), 8, slow)
-
-
-def _change(y: Array) -> float:
-    """How far a line through a stretch falls or rises."""
-    quarter = max(1, len(y) // 4)
-    return abs(float(y[:quarter].mean() - y[-quarter:].mean())) * 4.0 / 3.0
-
-
-def longest_flat_stretch(y: Array, tolerance: float) -> tuple[int, int]:
-    """First and last index of the first longest stretch whose greatest and smallest value differ by at most `tolerance`.
-
-    A part of a flat stretch is flat, so its length can be found by bisection.
-    """
-    low, high = 1, len(y)
-    while low < high:
-        width = (low + high + 1) // 2
-        if (_ranges(y, width) <= tolerance).any():
-            low = width
-        else:
-            high = width - 1
-    start = int(np.argmax(_ranges(y, low) <= tolerance))
-    return start, start + low - 1
-
-
-def _ranges(y: Array, width: int) -> Array:
-    """Greatest less smallest value of every stretch of `width` points."""
-    whole = len(y) - width + 1
-    return np.asarray(sliding_max(y, width)[:whole] + sliding_max(-y, width)[:whole])

@@ -30,6 +30,8 @@ class Score:
     false: int = 0
     errors: list[float] = field(default_factory=list)
     """|steepest − truth| of each moment found, in lengths of the drop."""
+    early: list[float] = field(default_factory=list)
+    """By how much the onset of each moment found comes before the truth, in lengths of the drop and at least one point."""
 
     @property
     def precision(self) -> float:
@@ -45,16 +47,20 @@ class Score:
 
     def add(self, moments: Sequence[EurekaMoment], curve: Planted, margin: float = MARGIN) -> None:
         """Count one curve: only moments and truths of kind ``eureka`` count, and those that match a `maybe` drop do not."""
-        reported = [moment.steepest for moment in moments if moment.kind == "eureka"]
+        eurekas = [moment for moment in moments if moment.kind == "eureka"]
+        reported = [moment.steepest for moment in eurekas]
         truths = [truth for truth in curve.truths if truth.kind == "eureka"]
         pairs = match(reported, truths, spacing(curve), margin)
         rest = [at for i, at in enumerate(reported) if i not in pairs]
-        excused = match(rest, list(curve.maybe), spacing(curve), margin)
+        maybe = [truth for truth in curve.maybe if truth.kind == "eureka"]
+        excused = match(rest, maybe, spacing(curve), margin)
         self.curves += 1
         self.found += len(pairs)
         self.missed += len(truths) - len(pairs)
         self.false += len(rest) - len(excused)
         self.errors += [abs(reported[i] - truths[j].steepest) / truths[j].length for i, j in pairs.items()]
+        least = spacing(curve)
+        self.early += [(truths[j].onset - eurekas[i].onset) / max(truths[j].length, least) for i, j in pairs.items()]
 
 
 def spacing(curve: Planted) -> float:
@@ -84,4 +90,5 @@ def total(scores: Iterable[Score]) -> Score:
         out.curves, out.found = out.curves + one.curves, out.found + one.found
         out.missed, out.false = out.missed + one.missed, out.false + one.false
         out.errors += one.errors
+        out.early += one.early
     return out

@@ -132,6 +132,8 @@ class Planted:
     steps: Array
     values: Array
     lr: Array | None = None
+    epochs: Array | None = None
+    rising: bool = False
     truths: tuple[Truth, ...] = ()
     """The drops that must be reported."""
     maybe: tuple[Truth, ...] = ()
@@ -175,6 +177,9 @@ class Sketch:
         self.t: Array = np.arange(size) / (size - 1.0)
         self.y: Array = np.zeros(size)
         self.lr: Array | None = None
+        self.epochs: Array | None = None
+        self.calm: Array = np.ones(size)
+        """A factor of the noise at each point."""
         self.truths: list[Truth] = []
         self.maybe: list[Truth] = []
 
@@ -184,6 +189,10 @@ class Sketch:
     def shape(self) -> Shape:
         names = sorted(self.difficulty.shapes)
         return self.difficulty.shapes[names[self.rng.integers(len(names))]]
+
+    def settling(self) -> Shape:
+        """How the loss settles after a step of the learning rate; another shape if those of the fit are held out."""
+        return approach if "approach" in self.difficulty.shapes else power_tail
 
     def initial(self, size: float, time: float, power: float = 2.0) -> None:
         """The first fall from random initialisation: size · (1 + t/time)⁻ᵖ."""
@@ -206,15 +215,15 @@ class Sketch:
             late = np.clip((self.t - at) / time, -1.0, 60.0)
             self.y = self.y + np.where(late >= 0, height * self.rng.uniform(0.3, 1.0) * np.exp(-late), 0.0)
 
-    def done(self, name: str, *, scale: float = 1.0) -> Planted:
-        """Add a floor and noise (in units of `scale`), convert to random units, and leave out random points of the log."""
+    def done(self, name: str, *, whole: bool = False) -> Planted:
+        """Add a floor and noise, convert to random units, and (unless `whole`) leave out random points of the log."""
         rng, y = self.rng, self.y - self.y.min()
-        floor = scale * (10.0 ** rng.uniform(-6.0, -2.0) if rng.random() < 0.3 else rng.uniform(0.05, 3.0))
+        floor = 10.0 ** rng.uniform(-6.0, -2.0) if rng.random() < 0.3 else rng.uniform(0.05, 3.0)
         names = sorted(self.difficulty.noises)
         noise = self.difficulty.noises[names[rng.integers(len(names))]](len(y), rng)
         if rng.random() < 0.4:  # the smaller the loss, the smaller its noise
-            noise = noise * np.clip((y + floor) / (scale + floor), 0.02, 3.0)
-        y = y + floor + self.difficulty.noise * scale * noise
+            noise = noise * np.clip((y + floor) / (1.0 + floor), 0.02, 3.0)
+        y = y + floor + self.difficulty.noise * self.calm * noise
         unit, width, start = (
             10.0 ** rng.uniform(-3.0, 3.0),
             10.0 ** rng.uniform(-2.0, 3.0),
@@ -227,10 +236,11 @@ class Sketch:
             return Truth(onset=a, steepest=b, end=c, kind=truth.kind)
 
         values = y * unit
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and not whole:
             values[rng.random(len(y)) < 0.01] = np.nan
-        keep = np.ones(len(y), bool) if rng.random() < 0.7 else rng.random(len(y)) < 0.7
+        keep = np.ones(len(y), bool) if whole or rng.random() < 0.7 else rng.random(len(y)) < 0.7
         return Planted(
             name=name, steps=steps[keep], values=values[keep], lr=None if self.lr is None else self.lr[keep],
+            epochs=None if self.epochs is None else self.epochs[keep],
             truths=tuple(map(real, self.truths)), maybe=tuple(map(real, self.maybe)),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where exactly a drop is steepest: a least-squares fit of a skewed sigmoid around it.
+"""Where exactly a drop begins, is steepest and ends: a least-squares fit of a skewed sigmoid around it.
 
 The shape is the distribution function of an asymmetric Laplace variable: it leaves the plateau exponentially with time a·w, and
 settles exponentially with time (1−a)·w, being steepest where the two meet at μ::
@@ -8,15 +8,40 @@ settles exponentially with time (1−a)·w, being steepest where the two meet at
     y(t) ≈ level + size·S(t) + slope·t
 
 Skew a → 0 is a kink with an exponential tail, a = ½ a symmetric drop. A finite difference would have to choose between noise (a
-narrow window) and bias (a wide one); the fit uses every point of the drop.
+narrow window) and bias (a wide one); the fit uses every point of the drop, and a slope of its plateau does not move its onset.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from eureka.curves.grid import Array
 from eureka.curves.thresholds import THRESHOLDS
+
+
+@dataclass(frozen=True)
+class DropFit:
+    """The skewed sigmoid that fits a drop best, in indices."""
+
+    centre: float
+    width: float
+    skew: float
+    evidence: float
+    """By how much −2·log-likelihood is lower than that of the best symmetric one."""
+
+    def at(self, share: float) -> float:
+        """Where this share of the drop is done.
+
+        >>> fit = DropFit(centre=100.0, width=10.0, skew=0.5, evidence=0.0)
+        >>> fit.at(0.5), round(fit.at(0.05), 2), round(fit.at(0.95), 2)
+        (100.0, 88.49, 111.51)
+        """
+        a = self.skew
+        if share <= a:
+            return self.centre + a * self.width * float(np.log(share / a))
+        return self.centre - (1.0 - a) * self.width * float(np.log((1.0 - share) / (1.0 - a)))
 
 
 def skewed_sigmoid(t: Array, centre: Array, width: Array, skew: Array) -> Array:
@@ -31,28 +56,32 @@ def skewed_sigmoid(t: Array, centre: Array, width: Array, skew: Array) -> Array:
     return np.asarray(np.where(u < 0.0, left, right))
 
 
-def steepest_index(y: Array, tenth: float, ninetieth: float) -> float:
-    """The (fractional) index where the drop between the indices `tenth` and `ninetieth` of `y` is steepest."""
+def fit_drop(y: Array, tenth: float, ninetieth: float, past: int = 0) -> DropFit:
+    """The fit to the drop between the indices `tenth` and `ninetieth` of `y`: skewed, if that is clearly better.
+
+    What lies before `past` belongs to another fall, and is not looked at.
+    """
     length = max(ninetieth - tenth, 1.0)
-    low, high = max(int(tenth - 1.5 * length) - 2, 0), min(int(ninetieth + 1.5 * length) + 3, len(y))
+    low, high = max(int(tenth - 1.5 * length) - 2, min(past, int(tenth) - 2), 0), min(int(ninetieth + 1.5 * length) + 3, len(y))
     thin = max(1, (high - low) // THRESHOLDS.fit_points)
     t, part = np.arange(low, high, dtype=np.float64), y[low:high]
     if thin > 1:
         whole = len(t) // thin * thin
         t, part = t[:whole].reshape(-1, thin).mean(axis=1), part[:whole].reshape(-1, thin).mean(axis=1)
-    straight, plain = _fit(t, part, 0.5 * (tenth + ninetieth), length, skewed=False)
-    skew, better = _fit(t, part, 0.5 * (tenth + ninetieth), length, skewed=True)
-    centre = skew if better < plain - THRESHOLDS.fit_evidence else straight
-    return float(np.clip(centre, tenth - 0.25 * length, ninetieth))
+    middle = 0.5 * (tenth + ninetieth)
+    straight, plain = _fit(t, part, middle, length, skewed=False)
+    skew, better = _fit(t, part, middle, length, skewed=True)
+    centre, width, a = skew if plain - better > THRESHOLDS.fit_evidence else straight
+    return DropFit(float(np.clip(centre, tenth - 0.25 * length, ninetieth)), float(width), float(a), plain - better)
 
 
-def _fit(t: Array, y: Array, middle: float, length: float, *, skewed: bool) -> tuple[float, float]:
-    """The centre of the best fit, and its misfit."""
+def _fit(t: Array, y: Array, middle: float, length: float, *, skewed: bool) -> tuple[Array, float]:
+    """Centre, width and skew of the best fit, and its misfit."""
     best, misfit = np.array([middle, 0.4 * length, 0.5]), np.inf
     mesh = np.array([0.25 * length, np.log(2.0), 0.23 if skewed else 0.0])
     for round_ in range(THRESHOLDS.fit_rounds):
         best, misfit = _refined(t, y, best, mesh * 0.5**round_, first=round_ == 0)
-    return float(best[0]), misfit
+    return best, misfit
 
 
 def _refined(t: Array, y: Array, best: Array, mesh: Array, *, first: bool) -> tuple[Array, float]:

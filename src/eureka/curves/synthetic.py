@@ -6,11 +6,12 @@ Units mean nothing here: every curve is scaled in loss and in step at random.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
-from eureka.curves.sketch import Difficulty, Planted, Sketch
+from eureka.curves.sketch import Difficulty, Planted, Sketch, Truth
 from eureka.errors import UnknownNameError
 
 CLEAR = (1.5, 40.0)
@@ -131,6 +132,106 @@ def stepped_rate(sketch: Sketch) -> Planted:
     return sketch.done("stepped_rate")
 
 
+def close_stairs(sketch: Sketch) -> Planted:
+    """Two drops of similar size, with a plateau between them that is only a few times as long as the second one."""
+    onset = sketch.log_uniform(0.25, 0.6)
+    _start(sketch, onset)
+    length = float(np.clip(onset / sketch.log_uniform(6.0, 40.0), 4.0 / len(sketch.t), 0.05))
+    first = sketch.drop(onset, length)
+    second = length * sketch.log_uniform(0.5, 1.5)
+    sketch.drop(first.end + second * sketch.log_uniform(2.0, 5.0), second, sketch.log_uniform(0.5, 2.0))
+    return sketch.done("close_stairs")
+
+
+def coarse(sketch: Sketch) -> Planted:
+    """A log of few points: a plateau of four to ten of them, perhaps sloping, and a drop within three; it may go on falling."""
+    few = Sketch(sketch.difficulty, sketch.rng, points=int(sketch.rng.integers(18, 70)))
+    point = 1.0 / (len(few.t) - 1)
+    start = int(sketch.rng.integers(0, 4))
+    if start:
+        few.initial(few.log_uniform(0.3, 20.0), 0.25 * start * point, 3.0)
+    onset = (start + sketch.rng.integers(4, 11) + sketch.rng.uniform(0.0, 1.0)) * point
+    truth = few.drop(onset, sketch.rng.uniform(0.2, 3.0) * point)
+    few.y = few.y - sketch.rng.uniform(0.0, 0.2) * np.minimum(few.t / onset, 1.0)
+    late = np.maximum(few.t - truth.end, 0.0) / (1.0 - truth.end)
+    few.y = few.y - sketch.rng.uniform(0.0, 0.4) * (1.0 - (1.0 + 8.0 * late) ** -1.0)
+    return few.done("coarse", whole=True)
+
+
+def after_a_huge_fall(sketch: Sketch) -> Planted:
+    """The first fall is ten to two hundred times as large as the drop."""
+    onset = sketch.log_uniform(0.2, 0.8)
+    time = sketch.log_uniform(0.001, 0.01) * onset
+    sketch.initial(sketch.log_uniform(10.0, 200.0), time, sketch.rng.uniform(2.5, 4.0))
+    sketch.drop(onset, _length(sketch, 0.6 * onset, onset))
+    return sketch.done("after_a_huge_fall")
+
+
+def rising(sketch: Sketch) -> Planted:
+    """An accuracy that sits, then rises."""
+    onset = sketch.log_uniform(0.1, 0.85)
+    start = _start(sketch, onset)
+    sketch.drop(onset, _length(sketch, onset - start, onset))
+    curve = sketch.done("rising")
+    return replace(curve, values=-curve.values, rising=True)
+
+
+def forward_filled(sketch: Sketch) -> Planted:
+    """Every value is repeated until the next one is logged, as when logs of several intervals are joined."""
+    onset = sketch.log_uniform(0.15, 0.8)
+    start = _start(sketch, onset)
+    sketch.drop(onset, _length(sketch, onset - start, onset))
+    curve, times = sketch.done("forward_filled", whole=True), int(sketch.rng.integers(2, 21))
+    width = float(curve.steps[1] - curve.steps[0]) / times
+    steps = (curve.steps[:, None] + width * np.arange(times)).ravel()
+    return replace(curve, steps=steps, values=np.repeat(curve.values, times))
+
+
+def _epoch_stairs(sketch: Sketch) -> None:
+    """A training loss that sinks slowly within an epoch and falls as the next one begins."""
+    count = int(sketch.rng.integers(3, 9))
+    epochs = sketch.t * count
+    sketch.initial(sketch.log_uniform(0.2, 3.0), sketch.log_uniform(0.005, 0.05) / count)
+    length = max(2.0 / len(sketch.t), sketch.log_uniform(0.01, 0.05) / count)
+    size, shrink = 1.0, sketch.rng.uniform(0.5, 1.0)
+    for k in range(1, count):
+        sketch.drop(k / count, length, size, kind="epoch_boundary", maybe=True)
+        size *= shrink
+    sketch.y = sketch.y - sketch.rng.uniform(0.0, 0.2) * epochs
+    sketch.epochs = epochs
+
+
+def epoch_boundaries(sketch: Sketch) -> Planted:
+    """Falls as epochs begin; the epoch of each point is known."""
+    _epoch_stairs(sketch)
+    return sketch.done("epoch_boundaries")
+
+
+def unknown_epochs(sketch: Sketch) -> Planted:
+    """The same, and the epoch is not known."""
+    _epoch_stairs(sketch)
+    return replace(sketch.done("unknown_epochs"), epochs=None)
+
+
+def unknown_cuts(sketch: Sketch) -> Planted:
+    """Steps of the learning rate, which is not given: sudden falls towards a lower level, with less noise from then on."""
+    _language(sketch)
+    count = int(sketch.rng.integers(1, 4))
+    cuts = np.cumsum(sketch.rng.dirichlet(np.full(count + 1, 6.0)))[:-1]
+    factor = sketch.rng.uniform(0.1, 0.3)
+    for cut in cuts:
+        size, time = sketch.log_uniform(0.3, 1.0), sketch.log_uniform(0.3 / len(sketch.t), 0.02)
+        late = np.maximum(sketch.t - cut, 0.0)
+        slow = sketch.rng.uniform(0.05, 0.4)
+        sketch.y = sketch.y - size * (
+            (1.0 - slow) * (1.0 - sketch.settling()(late / time)) + slow * (1.0 - (1.0 + late / (10.0 * time)) ** -0.5)
+        )
+        sketch.calm = sketch.calm * np.where(late > 0.0, factor ** sketch.rng.uniform(0.3, 1.0), 1.0)
+        end = float(cut) + 3.0 * max(time, 1.0 / len(sketch.t))
+        sketch.maybe.append(Truth(onset=float(cut), steepest=float(cut), end=end, kind="lr_step"))
+    return sketch.done("unknown_cuts")
+
+
 def _language(sketch: Sketch) -> None:
     """A smooth power law over most of the range."""
     sketch.initial(sketch.rng.uniform(2.0, 10.0), sketch.log_uniform(0.0005, 0.05), sketch.rng.uniform(0.3, 1.5))
@@ -229,8 +330,10 @@ def borderline(sketch: Sketch) -> Planted:
 MAKERS: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
-        *(single, sloping, staircase, early, bump, grokking, spiky, stepped_rate),
-        *(power_law, exponential, flat, slide, spikes, warm_down, rate_steps, divergence, gradual, borderline),
+        *(single, sloping, staircase, close_stairs, early, bump, after_a_huge_fall, coarse, grokking, spiky, stepped_rate),
+        *(rising, forward_filled),
+        *(power_law, exponential, flat, slide, spikes, warm_down, rate_steps, divergence, gradual),
+        *(epoch_boundaries, unknown_epochs, unknown_cuts, borderline),
     )
 }
 """Every kind of planted curve by name: first those with a Eureka-moment, then those without one, and the borderline kind."""

@@ -23,6 +23,8 @@ class Thresholds:
     """A curve of fewer points gives neither plateaus nor moments. Definition: a plateau and a drop need several points each."""
     grid_points: int = 2048
     """Points of the even grid on which drops are searched. Cost: a drop of a thousandth of the run still spans two of them."""
+    regular: float = 0.8
+    """A log is forward-filled if this share of its runs of equal values are whole multiples of the usual length. Trial."""
 
     # Candidates
     look_back: float = 1.5
@@ -39,12 +41,23 @@ class Thresholds:
     """Candidates kept at one scale, the clearest first. Cost."""
 
     # Drops
+    first_part: float = 0.05
+    """What falls within this first share of a curve is its first fall. Definition."""
+    first_fall: float = 5.0
+    """With it, the range of a curve counts for at most this many times the range after it. Trial: a drop is large by what was
+    left to learn, but a smooth descent has most of its range in its first fall, too."""
     exceeded: float = 0.4
     """An earlier fall to a new low of this share of the drop ends the stretch before the drop. Definition of the plateau."""
     extend: float = 0.3
     """The drop continues while each further length brings at least this share of it. Definition of its end."""
     sure: float = 0.5
     """Moments of a lower confidence are not reported, unless asked for. Definition: more likely a moment than not."""
+    part_sure: float = 0.8
+    """A drop is told as several if each of them is this sure. Trial."""
+    part_short: float = 0.5
+    """Each of them takes at most this share of its time. Definition: a drop and what lies before it both have room in it."""
+    part_sum: float = 0.7
+    """Together they fall by at least this share of it. Definition."""
     recovery_noise: float = 10.0
     """A recovery is reported only if it exceeds this many standard deviations of the falls before it. Trial."""
 
@@ -69,8 +82,35 @@ class Thresholds:
     """A log of fewer points an epoch does not show where in an epoch a drop is. Definition."""
     epoch_short: float = 0.25
     """A drop that takes more of an epoch than this, besides the distance of points, is no epoch boundary. Definition."""
-    epoch_near: float = 0.05
-    """The middle of an epoch boundary is this near to a whole epoch, besides the distance of points. Trial."""
+    epoch_near: float = 0.02
+    """An epoch boundary begins this near to a whole epoch, in epochs and besides the distance of points. Trial."""
+    epoch_most: int = 13
+    """Epochs up to the first fall that is found, at most, plus one. Cost."""
+    epoch_length: int = 8
+    """An epoch that is inferred is at least this many points of the grid long. Definition: shorter ones hold no plateau."""
+    epoch_part: float = 0.15
+    """The falls from which epochs are inferred take at most this share of an epoch. Definition."""
+    epoch_clear: float = 4.0
+    """The fall at a whole epoch exceeds the usual one by this many of its standard deviations. Trial."""
+    epoch_size: float = 0.05
+    """The fall at a whole epoch exceeds the usual one by this share of the greatest drop. Trial."""
+    epoch_drops: float = 0.8
+    """This share of the drops begins a whole epoch. Trial: stairs of other origin do so at times."""
+    epoch_falls: float = 0.5
+    """This share of the whole epochs shows a fall. Trial: later falls are smaller, and may drown in the noise."""
+    rate_step_short: float = 0.2
+    """What looks like a rate step takes at most this share of the time before it. Trial: a slow fall has other reasons."""
+    kink: float = 0.12
+    """A drop of a smaller skew is steepest as it begins. Trial: published moments have 0.3 to 0.6, rate steps below 0.08."""
+    kink_tail: float = 0.25
+    """A kink that settles in fewer points than this is a mere jump. Definition."""
+    sudden: float = 3.0
+    """A drop whose fit is at most this many points wide is too sudden to see its shape. Definition."""
+    calmer: float = 0.8
+    """A sudden drop looks like a rate step if noise by loss is below this share of what it was. Trial."""
+    doubt: float = 0.4
+    """The confidence of what looks like a rate step is lowered by this share if the rate is not known. Trial: about that share of
+    such drops on planted curves are rate steps (``python -m benchmarks.detector_calibration``)."""
 
     # The steepest step
     fit_rounds: int = 6
@@ -85,10 +125,18 @@ class Thresholds:
     # Plateaus
     plateau_points: int = 512
     """Points of the grid on which plateaus are searched. Cost: a plateau is long, so a coarse grid shows it."""
-    flat: float = 0.04
-    """On a plateau the smoothed loss stays, apart from noise, within this share of the range of the curve. Definition.
-
-    The online detector says that a plateau was entered by the same share."""
+    flat: float = 0.05
+    """On a plateau the last quarter brings at most this share of what the half before it brought. Definition: a power law of
+    exponent 2 brings as much."""
+    rest_points: int = 16
+    """Fewer points never show a plateau that goes on. Definition."""
+    rest_measured: float = 0.4
+    """Where nothing was ever learned, the error of the trend is at most this share of the noise of a point. Trial: it takes a
+    hundred points."""
+    left: float = 4.0
+    """A plateau is left if the latest points are elsewhere by this many standard errors, besides its drift. Trial."""
+    rest_every: float = 1.03
+    """The rule is applied each time the curve has become longer by this factor. Cost."""
     plateau_long: float = 0.2
     """A plateau takes at least this share of the time until its end. Definition."""
     plateau_least: float = 0.03
@@ -111,8 +159,6 @@ class Thresholds:
     """Points that pay for one run of the full detector, which takes about 3 ms. Cost: a point takes microseconds on average."""
     online_burst: int = 4
     """Runs of the full detector that can be saved up. Cost."""
-    online_stuck: float = 0.25
-    """A plateau is entered when this last share of the time was flat. Definition."""
 
 
 THRESHOLDS = Thresholds()

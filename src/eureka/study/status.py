@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from eureka.curves.plateaus import rest_at_end
+from eureka.formats import fixed
 from eureka.runs import Level, Metrics, Outcome, Run
 from eureka.training.leaps import eureka_leap
 
 Phase = Literal["waiting", "learning", "plateau", "eureka", "ended", "diverged"]
 NEAR = 0.03
-"""How near to a level's accuracy counts as sitting on its plateau."""
-RECENT = 4
-"""How many logged lines decide whether a run sits on a plateau."""
+"""How near to a level's accuracy counts as being at that level."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class RunStatus:
     accuracy: float | None
     phase: Phase
     text: str
-    """the phase in words: "plateau at 0.62", "Eureka at step 612" """
+    """the phase in words: "at the shortcut level (accuracy 0.55, theory 0.552)", "Eureka at step 612" """
 
     @property
     def ended(self) -> bool:
@@ -52,11 +54,18 @@ def _phase(metrics: Sequence[Metrics], levels: Sequence[Level], outcome: Outcome
         return ("ended" if outcome else "eureka"), f"Eureka at step {leap.step:,}"
     if outcome:
         return "ended", f"no Eureka-moment in {outcome.steps:,} steps"
-    if _sits(metrics[-RECENT:], levels[:-1]):
-        return "plateau", f"plateau at {metrics[-1].validation_loss:.2f}"
-    return "learning", "learning"
+    place = _plateau(metrics, levels[:-1])
+    return ("plateau", place) if place else ("learning", "learning")
 
 
-def _sits(recent: Sequence[Metrics], plateaus: Sequence[Level]) -> bool:
-    accuracy = sum(line.validation_accuracy for line in recent) / len(recent)
-    return len(recent) == RECENT and any(abs(accuracy - level.accuracy) <= NEAR for level in plateaus)
+def _plateau(metrics: Sequence[Metrics], levels: Sequence[Level]) -> str | None:
+    """Where a run rests, by the one rule for plateaus: at a level that theory knows, or elsewhere; None while the loss moves."""
+    rest = rest_at_end(np.array([line.validation_loss for line in metrics]))
+    if rest is None:
+        return None
+    accuracy = float(np.mean([line.validation_accuracy for line in metrics[-rest.count :]]))
+    for index, level in enumerate(levels):
+        if abs(accuracy - level.accuracy) <= NEAR:
+            name = "the shortcut level" if len(levels) == 1 else f"level {index + 1} of {len(levels)}"
+            return f"at {name} (accuracy {accuracy:.2f}, theory {fixed(level.accuracy)})"
+    return f"on a plateau at loss {fixed(rest.level)}"
