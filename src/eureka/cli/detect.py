@@ -114,7 +114,7 @@ def _print(finding: Finding, *, picture: bool) -> None:
     curve, out = finding.curve, sys.stdout.write
     out(f"{finding.title}: {finding.verdict()}\n")
     out(f"  {curve.metric} by {curve.step_name}, {curve.points:,} points{_taken_as(curve)}\n")
-    for note in curve.notes:
+    for note in finding.notes:
         out(f"  {note}\n")
     for moment in finding.moments:
         span = " → ".join(step(at) for at in (moment.onset, moment.steepest, moment.end))

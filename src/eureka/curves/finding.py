@@ -7,6 +7,7 @@ from typing import Any
 
 from eureka.curves.detector import detect
 from eureka.curves.moment import EurekaMoment, Plateau
+from eureka.curves.notes import judging_notes, rate_caveat
 from eureka.curves.plateaus import find_plateaus
 from eureka.curves.readers.curve import Curve
 from eureka.curves.thresholds import THRESHOLDS
@@ -35,6 +36,13 @@ class Finding:
     def eurekas(self) -> list[EurekaMoment]:
         return [moment for moment in self.moments if moment.kind == "eureka"]
 
+    @property
+    def notes(self) -> list[str]:
+        """What was read and how, and what the detector had to do without."""
+        curve = self.curve
+        judging = judging_notes(curve.values, curve.steps, self.moments, epochs_known=curve.epochs is not None)
+        return [*curve.notes, *judging]
+
     def verdict(self) -> str:
         """What was found, in one sentence."""
         if not self.judged:
@@ -43,7 +51,8 @@ class Finding:
         aside = f" ({plural(others, 'other drop')} explained)" if others else ""
         if self.eurekas:
             where = ", ".join(step(moment.steepest) for moment in self.eurekas)
-            return f"{plural(len(self.eurekas), 'Eureka-moment')}, at {self.curve.step_name} {where}{aside}"
+            caveat = rate_caveat(self.eurekas, rate_known=self.curve.lr is not None)
+            return f"{plural(len(self.eurekas), 'Eureka-moment')}, at {self.curve.step_name} {where}{aside}{caveat}"
         steps = self.curve.steps
         late = float(steps.max() - 0.05 * (steps.max() - steps.min()))
         if self.plateaus and self.plateaus[-1].end >= late:
@@ -62,7 +71,7 @@ class Finding:
             "step": self.curve.step_name,
             "metrics": list(self.curve.metrics),
             "points": self.curve.points,
-            "notes": list(self.curve.notes),
+            "notes": self.notes,
             "plateaus": [{"start": one.start, "end": one.end, "level": one.level} for one in self.plateaus],
             "moments": [{key: getattr(moment, key) for key in keys} for moment in self.moments],
         }
@@ -78,4 +87,5 @@ def examine(curve: Curve, *, min_confidence: float = THRESHOLDS.sure) -> Finding
         rising=curve.rising,
         min_confidence=min_confidence,
     )
-    return Finding(curve=curve, plateaus=find_plateaus(curve.values, curve.steps, moments=moments), moments=moments)
+    plateaus = find_plateaus(curve.values, curve.steps, rising=curve.rising, moments=moments)
+    return Finding(curve=curve, plateaus=plateaus, moments=moments)

@@ -52,6 +52,8 @@ class Thresholds:
     """The drop continues while each further length brings at least this share of it. Definition of its end."""
     sure: float = 0.5
     """Moments of a lower confidence are not reported, unless asked for. Definition: more likely a moment than not."""
+    surest: float = 0.99
+    """No moment is surer than this. Definition: a logistic curve says more than curves like the planted ones can show."""
     part_sure: float = 0.8
     """A drop is told as several if each of them is this sure. Trial."""
     part_short: float = 0.5
