@@ -455,7 +455,8 @@ lines(
 lines(
     "Keras, a line an epoch",
     {"loss": AT, "val_loss": LATER, "accuracy": AT},
-    "Epoch {i}/600\n100/100 - 3s - 2ms/step - accuracy: {acc:.4f} - loss: {loss:.4f} - val_loss: {val:.4f}\n",
+    "Epoch {i}/600\n100/100 - 3s - 2ms/step - accuracy: {acc:.4f} - loss: {loss:.4f} - val_loss: {val:.4f}\n"
+    "Epoch {i:05d}: val_loss improved from 0.{second:02d} to 0.0{second:02d}, saving model to dev-box/test.h5\n",
     unit="Epoch",
     together="memorised first",
 )

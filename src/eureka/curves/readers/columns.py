@@ -60,8 +60,9 @@ ASIDE = _set(
     """
     time times runtime seconds second sec secs ms per speed throughput flops tflops memory mem gpu cpu wall elapsed eta date
     timestamp wps ups bsz wpb grad gradient gnorm norm norms scale scaler seed std stdev stderr var min max best lowest highest
-    worst num number count size weight weights coef coefficient patience threshold margin temperature target params parameters
-    interval freq every fn function rank reader lr mom momentum wd decay beta dropout
+    worst improved improve decreased increased reduced from previous prev num number count size weight weights coef coefficient
+    patience threshold margin temperature target params parameters interval freq every fn function rank reader lr mom momentum
+    wd decay beta dropout
     """
 )
 """A column with one of these words is not judged, whatever else its name says."""
@@ -122,8 +123,10 @@ def is_aside(name: str) -> bool:
 @_cached
 def is_loss(name: str) -> bool:
     """
-    >>> [is_loss(name) for name in ("lm loss", "loss scale", "val/ce", "best_val_loss", "accuracy", "CELoss", "train")]
-    [True, False, True, False, False, True, True]
+    >>> [is_loss(name) for name in ("lm loss", "val/ce", "CELoss", "train", "loss_cls")]
+    [True, True, True, True, True]
+    >>> [is_loss(name) for name in ("loss scale", "best_val_loss", "val_loss improved from", "accuracy")]
+    [False, False, False, False]
     """
     if is_aside(name):
         return False

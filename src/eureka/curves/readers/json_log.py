@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from eureka.curves.readers.numbers import LARGEST as LARGEST_NUMBER
 from eureka.curves.readers.numbers import number
 from eureka.curves.readers.table import Table, TableBuilder
 from eureka.errors import RequestError
@@ -40,6 +41,18 @@ def flat(record: Record, prefix: str = "", depth: int = DEPTH) -> Iterator[tuple
 
 def numbers(record: Record) -> dict[str, float | str]:
     """The numbers of a record, and its texts, which may tell records apart."""
+    found: dict[str, float | str] = {}
+    for key, value in record.items():
+        kind = type(value)
+        if (kind is float or kind is int) and -LARGEST_NUMBER < value < LARGEST_NUMBER:  # most are: the rest takes longer
+            found[key] = float(value)
+        elif value is not None:
+            found |= _others({key: value})
+    return found
+
+
+def _others(record: Record) -> dict[str, float | str]:
+    """Numbers in texts and in objects, and texts."""
     found: dict[str, float | str] = {}
     for key, value in flat(record):
         real = number(value)

@@ -100,12 +100,14 @@ def split(lines: Sequence[str], delimiter: str) -> list[list[str]]:
     """The fields of lines."""
     if delimiter == " ":
         return [line.split() for line in lines]
-    if any('"' in line for line in lines):
-        return [
-            [field.strip() for field in next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])]
-            for line in lines
-        ]
-    return [[field.strip() for field in line.split(delimiter)] for line in lines]
+    return [[field.strip() for field in (_quoted(line, delimiter) if '"' in line else line.split(delimiter))] for line in lines]
+
+
+def _quoted(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error:  # a field too long for any table
+        return [line]
 
 
 def _lines(head: bytes) -> list[str]:

@@ -89,11 +89,13 @@ class TableBuilder:
     def add_record(self, record: Mapping[str, float | str]) -> None:
         """One row; a text is a label."""
         for name, value in record.items():
-            real = self.code(name, value) if isinstance(value, str) else value
-            if real == real and (name in self._waiting or len(self._waiting) + len(self._names) < COLUMNS):
-                rows, values = self._waiting.setdefault(name, ([], []))
-                rows.append(self._records)
-                values.append(real)
+            cells = self._waiting.get(name)
+            if cells is None:
+                if name not in self._names and len(self._waiting) + len(self._names) >= COLUMNS:
+                    continue
+                cells = self._waiting[name] = ([], [])
+            cells[0].append(self._records)
+            cells[1].append(self.code(name, value) if isinstance(value, str) else value)
         self._records += 1
         if self._records >= BLOCK:
             self._flush()

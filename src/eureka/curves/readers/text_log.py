@@ -62,7 +62,7 @@ BEFORE = re.compile(rf"(?<![\w.,])(?P<number>\d[\d,]*[kKM]?)(?:\s+(?P<counter>{C
 START = re.compile(r"\W{0,3}(?P<number>\d+)(?:[\]):|]+|\s)(?![-\d/])")
 PLACE = re.compile(r"\[\s*(?P<epoch>\d+),\s*(?P<batch>\d+)\]")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f]")
-IS_VALIDATION = re.compile(rf"(?<![\w/.])({'|'.join(sorted(VALIDATION - {'vl', 'tel'}))})(?![\w/.])", re.IGNORECASE)
+IS_VALIDATION = re.compile(rf"(?<![\w/.-])({'|'.join(sorted(VALIDATION - {'vl', 'tel'}))})(?![\w/.-])", re.IGNORECASE)
 DECIMAL = re.compile(r"[:=\s](?:\d+,(?:\d{1,2}|\d{4,})|0,\d+)(?![\d.,])")
 POINT = re.compile(r"\d\.\d")
 
