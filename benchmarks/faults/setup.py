@@ -86,6 +86,7 @@ class Plan:
     plant    the fault is put into the finished run
     also     further causes that are equally right
     warm     steps of training before the case is handed over
+    steps    steps after which the run should have learned, if it could; those of the base unless given
     log      how the losses so far are handed over
     control  options of the run without the fault, where that is not the base itself
     """
@@ -111,7 +112,6 @@ class Plan:
 
     @property
     def length(self) -> int:
-        """Steps after which the run should have learned, if it could."""
         return self.steps or self.base.steps
 
     def setup(self, seed: int, healthy: bool = False) -> Setup:

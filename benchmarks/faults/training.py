@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -59,7 +60,7 @@ def hand_over(plan: Plan, seed: int, folder: Path) -> Case:
     losses = train(setup, plan.warm, seed)
     log: list[float] | str | None = losses if plan.log == "list" else None
     if plan.log == "csv":
-        log = str(_write(losses, folder / f"{abs(hash(plan.name))}.csv"))
+        log = str(_write(losses, folder / (re.sub(r"\W+", "-", plan.name) + ".csv")))
     loss = None if setup.step is not None else setup.loss
     return Case(plan.name, plan.cause, plan.kind, setup.model, setup.batches, loss, setup.optimizer, setup.step, log, plan.also)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from benchmarks.faults.bases.optimiser import BATCHES, optimiser
 from benchmarks.faults.data.chain import chain
 from benchmarks.faults.data.masked import masked
-from benchmarks.faults.data.pictures import SIDE, TILE, grey_values, pictures
+from benchmarks.faults.data.pictures import CENTRED, SIDE, TILE, Values, pictures
 from benchmarks.faults.data.rows import PAD, rows
 from benchmarks.faults.models import hugging_face
 from benchmarks.faults.setup import Base, Draw, Setup
@@ -78,14 +78,12 @@ def bert_buffers(draw: Draw, **options: Any) -> Setup:
     return bert_rows(draw, **{"stale": True, **options})
 
 
-def vit(draw: Draw, *, grey: bool = False, **model: Any) -> Setup:
-    """`grey` shows the pictures in grey values."""
-    task = pictures("place", draw.generator)
+def vit(draw: Draw, *, values: Values = CENTRED, **model: Any) -> Setup:
+    task = pictures("place", draw.generator, values=values)
     made = hugging_face.vit(SIDE, TILE, task.answers, **model)
     samples = [task.sample(32, draw.generator) for _ in range(BATCHES)]
-    look = grey_values if grey else torch.Tensor.clone
-    score = task.score(lambda model, shown: model(pixel_values=look(shown)).logits, draw.generator)
-    batches = [{"pixel_values": look(shown), "labels": answer} for shown, answer in samples]
+    score = task.score(lambda model, shown: model(pixel_values=shown).logits, draw.generator)
+    batches = [{"pixel_values": shown, "labels": answer} for shown, answer in samples]
     return Setup(made, batches, own_loss, optimiser(made, "adamw", draw.near(4e-3)), score)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.faults.bases.optimiser import BATCHES, optimiser
-from benchmarks.faults.data.pictures import SIDE, TILE, Question, digits, grey_values, pictures
+from benchmarks.faults.data.pictures import CENTRED, GREY, SIDE, TILE, Question, Values, digits, pictures
 from benchmarks.faults.data.scores import scorer
 from benchmarks.faults.models.vit import ViT
 from benchmarks.faults.setup import Base, Draw, Setup
@@ -29,16 +29,20 @@ def distance_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def _pictures(
-    draw: Draw, question: Question, name: str, lr: float, marks: int = 3, size: int = 32, grey: bool = False, **model: Any
+    draw: Draw,
+    question: Question,
+    name: str,
+    lr: float,
+    marks: int = 3,
+    size: int = 32,
+    values: Values = CENTRED,
+    **model: Any,
 ) -> Setup:
-    """`grey` shows the pictures in grey values."""
-    task = pictures(question, draw.generator, marks)
+    task = pictures(question, draw.generator, marks, values)
     made = ViT(SIDE, TILE, task.answers, **model)
-    samples = [task.sample(size, draw.generator) for _ in range(BATCHES)]
-    look = grey_values if grey else torch.Tensor.clone
+    batches = [task.sample(size, draw.generator) for _ in range(BATCHES)]
     losses = {"marks": yes_or_no_loss, "far": distance_loss}
-    score = task.score(lambda model, shown: model(look(shown)), draw.generator)
-    batches = [(look(shown), answer) for shown, answer in samples]
+    score = task.score(lambda model, shown: model(shown), draw.generator)
     return Setup(made, batches, losses.get(question, class_loss), optimiser(made, name, draw.near(lr)), score)
 
 
@@ -64,7 +68,7 @@ def far(draw: Draw, **model: Any) -> Setup:
 
 def shade(draw: Draw, **model: Any) -> Setup:
     """How bright is the picture? Grey values go through batch normalisation."""
-    return _pictures(draw, "shade", "adamw", 2e-3, **{"grey": True, "stem": "batch", "class_token": False, **model})
+    return _pictures(draw, "shade", "adamw", 2e-3, **{"values": GREY, "stem": "batch", "class_token": False, **model})
 
 
 def real_digits(draw: Draw, *, train: int = 1400, classes: int = 10, divide: float = 8.0, **model: Any) -> Setup:

@@ -16,6 +16,9 @@ Question = Literal["place", "mark", "marks", "shade", "far"]
 SIDE, TILE = 12, 3
 CELLS = SIDE // TILE
 HELD_OUT = 512
+Values = tuple[float, float]
+CENTRED, UNIT, GREY = (0.0, 1.0), (0.5, 0.2), (128.0, 40.0)
+"""What is added to pixels and what they are multiplied with: as they are drawn, about from 0 to 1, and about from 0 to 255."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Pictures:
 
     question: Question
     marks: Tensor
+    values: Values = CENTRED
     noise: float = 0.3
 
     @property
@@ -35,6 +39,10 @@ class Pictures:
         return {"place": 4, "mark": len(self.marks), "marks": len(self.marks), "shade": 4, "far": 1}[self.question]
 
     def sample(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        shown, answer = self._centred(n, generator)
+        return self.values[0] + self.values[1] * shown, answer
+
+    def _centred(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
         cells = torch.rand(n, CELLS * CELLS, generator=generator).argsort(1)[:, : len(self.marks)]
         pictures = self.noise * torch.randn(n, SIDE, SIDE, generator=generator)
         if self.question == "shade":
@@ -76,16 +84,11 @@ class Pictures:
         return scorer(right, chance)
 
 
-def pictures(question: Question, generator: Generator, marks: int = 3) -> Pictures:
+def pictures(question: Question, generator: Generator, marks: int = 3, values: Values = CENTRED) -> Pictures:
     """The marks are drawn at random, so loud that each can be told from the noise."""
     looks = torch.randn(marks, TILE, TILE, generator=generator)
     looks -= looks.mean((1, 2), keepdim=True)
-    return Pictures(question, 1.5 * looks / looks.std((1, 2), keepdim=True))
-
-
-def grey_values(shown: Tensor) -> Tensor:
-    """From about -2 to 3 to the values of a file, 0 to 255."""
-    return 128 + 40 * shown
+    return Pictures(question, 1.5 * looks / looks.std((1, 2), keepdim=True), values)
 
 
 @cache

@@ -49,7 +49,6 @@ def with_modules(kind: type[nn.Module], **values: Any) -> Change:
 
 
 def modules(model: nn.Module, kind: type[nn.Module]) -> list[Any]:
-    """Also those that are kept where PyTorch does not see them."""
     return [module for module in model.modules() if isinstance(module, kind)]
 
 

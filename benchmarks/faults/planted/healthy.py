@@ -16,10 +16,10 @@ from benchmarks.faults.bases.gpt import GPT_ADAMW, GPT_LAST, GPT_PADDED, GPT_SGD
 from benchmarks.faults.bases.hand import HAND_BUFFERS, HAND_CAUSAL, HAND_CLOZE, HAND_PADDED, HAND_SERIES
 from benchmarks.faults.bases.hugging_face import HF_BUFFERS, HF_DECODER, HF_GPT2, HF_GPT2_PADDED, HF_MASKED, HF_ROWS, HF_VIT
 from benchmarks.faults.bases.vit import VIT_DIGITS, VIT_FAR, VIT_MARK, VIT_MARKS, VIT_PLACE, VIT_SHADE
+from benchmarks.faults.data.pictures import UNIT
 from benchmarks.faults.models.gpt import CausalAttention
 from benchmarks.faults.planted.changes import (
     with_groups,
-    with_inputs,
     with_labels,
     with_loss,
     with_modules,
@@ -176,6 +176,6 @@ PLANS = [
     Plan("healthy", "label smoothing", VIT_PLACE, with_loss(smoothed), warm=80),
     Plan("healthy", "log-softmax before cross-entropy", HAND_CAUSAL, with_loss(log_softmax_first), warm=60),
     Plan("healthy", "tied embeddings", GPT_ADAMW, build={"tied": True}, warm=60),
-    Plan("healthy", "pictures from 0 to 1", VIT_PLACE, with_inputs(lambda x: 0.5 + 0.25 * x), warm=80, steps=250),
+    Plan("healthy", "pictures from 0 to 1", VIT_PLACE, build={"values": UNIT}, warm=80, steps=250),
     Plan("healthy", "normalised after each part", HAND_CLOZE, build={"post": True}, warm=60),
 ]

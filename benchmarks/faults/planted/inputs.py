@@ -11,6 +11,7 @@ from benchmarks.faults.bases.gpt import GPT_ADAMW, GPT_SGD
 from benchmarks.faults.bases.hand import HAND_BUFFERS, HAND_CAUSAL, HAND_SERIES
 from benchmarks.faults.bases.hugging_face import HF_BUFFERS, HF_GPT2, HF_GPT2_PADDED, HF_ROWS, HF_VIT
 from benchmarks.faults.bases.vit import VIT_DIGITS, VIT_MARK, VIT_PLACE
+from benchmarks.faults.data.pictures import GREY
 from benchmarks.faults.planted.changes import few_rows, with_batches, with_inputs
 from benchmarks.faults.setup import Plan, Setup
 
@@ -35,10 +36,10 @@ PLANS = [
     Plan("inputs_constant", "black pictures", VIT_PLACE, with_inputs(torch.zeros_like)),
     Plan("inputs_constant", "all tokens unknown", GPT_ADAMW, with_inputs(torch.zeros_like), log="csv"),
     Plan("inputs_constant", "all tokens unknown", HF_ROWS, with_inputs(torch.ones_like), warm=50),
-    Plan("inputs_unscaled", "values from 0 to 255", VIT_PLACE, build={"grey": True}, also=("positions_missing",)),
+    Plan("inputs_unscaled", "values from 0 to 255", VIT_PLACE, build={"values": GREY}, also=("positions_missing",)),
     Plan("inputs_unscaled", "raw units", HAND_SERIES, build={"batch": False}, warm=80),
-    Plan("inputs_unscaled", "values from 0 to 255", VIT_MARK, build={"grey": True}, warm=50, log="list"),
-    Plan("inputs_unscaled", "values from 0 to 255", HF_VIT, build={"grey": True}, also=("positions_missing",)),
+    Plan("inputs_unscaled", "values from 0 to 255", VIT_MARK, build={"values": GREY}, warm=50, log="list"),
+    Plan("inputs_unscaled", "values from 0 to 255", HF_VIT, build={"values": GREY}, also=("positions_missing",)),
     Plan("padding_used", "mask not handed on", HAND_BUFFERS, build={"masked": False}, warm=80),
     Plan("padding_used", "mask not handed on", HF_BUFFERS, build={"masked": False}, warm=60),
     Plan("padding_used", "padding is a label", HF_GPT2_PADDED, with_batches(padding_is_a_label), warm=70),

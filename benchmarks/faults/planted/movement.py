@@ -16,6 +16,8 @@ from benchmarks.faults.bases.gpt import GPT_ADAMW, GPT_SGD
 from benchmarks.faults.bases.hand import HAND_CAUSAL, HAND_CLOZE, HAND_PADDED, HAND_SERIES
 from benchmarks.faults.bases.hugging_face import HF_GPT2, HF_MASKED, HF_ROWS, HF_VIT
 from benchmarks.faults.bases.vit import VIT_DIGITS, VIT_MARK, VIT_MARKS, VIT_PLACE, VIT_SHADE
+from benchmarks.faults.data.pictures import GREY
+from benchmarks.faults.models.vit import ViT
 from benchmarks.faults.planted.changes import (
     rate_times,
     with_batches,
@@ -156,7 +158,7 @@ def eval_in_step(loss: Loss, _optimizer: Optimizer) -> Step:
     return step
 
 
-NORMALISED = {"grey": True, "stem": "batch"}
+NORMALISED = {"values": GREY, "stem": "batch"}
 """Grey values that batch normalisation scales."""
 SLOW = {"lr": 1.2e-4}
 """Steps that bf16 weights are too coarse for."""
@@ -169,14 +171,15 @@ PLANS = [
     Plan("lr_too_small", "a schedule in the step", GPT_SGD, with_step(scheduled), warm=60),
     Plan("lr_too_large", "× 150", GPT_ADAMW, rate_times(150), warm=80, log="list"),
     Plan("lr_too_large", "× 150", VIT_PLACE, rate_times(150), warm=60),
-    Plan("lr_too_large", "× 60", HAND_PADDED, rate_times(60), warm=60, log="csv"),
+    Plan("lr_too_large", "× 150", HAND_CAUSAL, rate_times(150), warm=60),
+    Plan("lr_too_large", "× 30, to NaN", HAND_PADDED, rate_times(30), warm=60, log="csv"),
     Plan("lr_too_large", "× 100", HF_MASKED, rate_times(100), warm=70),
     Plan("not_in_optimizer", "only the head", GPT_ADAMW, with_optimizer(lambda model: _named(model, "head"))),
     Plan("not_in_optimizer", "of a copy", VIT_DIGITS, with_optimizer(of_a_copy), warm=50),
     Plan("not_in_optimizer", "blocks in a list", GPT_SGD, build={"listed": True}, warm=100),
     Plan("not_in_optimizer", "only biases", HF_VIT, with_optimizer(only_biases)),
     Plan("no_gradient", "frozen but for the norm", GPT_SGD, frozen_but("norm"), warm=50),
-    Plan("no_gradient", "detached before the head", VIT_PLACE, with_modules(nn.Module, detached=True)),
+    Plan("no_gradient", "detached before the head", VIT_PLACE, with_modules(ViT, detached=True)),
     Plan("no_gradient", "zeroed before the step", HAND_CLOZE, with_step(zeroed_late)),
     Plan("no_gradient", "zeroed before the step", HF_ROWS, with_step(zeroed_late), warm=0),
     Plan(

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.faults.bases.gpt import GPT_ADAMW, GPT_SGD
+from benchmarks.faults.bases.gpt import GPT_ADAMW
 from benchmarks.faults.bases.hand import HAND_CAUSAL, HAND_CLOZE
 from benchmarks.faults.bases.hugging_face import HF_MASKED
 from benchmarks.faults.bases.tiles import TILES
@@ -69,7 +69,7 @@ def cooled(factor: float) -> Change:
     return change
 
 
-DEEP = {"depth": 6}
+DEEP, SHALLOW = {"depth": 6}, {"depth": 1}
 
 PLANS = [
     Plan("positions_missing", "none", VIT_PLACE, build={"positions": False}, warm=80),
@@ -99,9 +99,8 @@ PLANS = [
     ),
     Plan("attention_saturated", "W_Q, W_K × 30", GPT_ADAMW, queries_and_keys(30), warm=80),
     Plan("attention_saturated", "W_Q, W_K × 30", HAND_CAUSAL, queries_and_keys(30)),
-    Plan("attention_saturated", "W_Q, W_K × 30", VIT_PLACE, queries_and_keys(30), log="list"),
+    Plan("attention_saturated", "W_Q, W_K × 60", VIT_FAR, queries_and_keys(60), log="list"),
+    Plan("attention_saturated", "W_Q, W_K × 100", VIT_PLACE, queries_and_keys(100), warm=90),
     Plan("attention_flat", "softmax waits", TILES, control={"attention": "norm_softmax"}, warm=300),
-    Plan("attention_flat", "logits ÷ 1000", HAND_CAUSAL, cooled(1e-3), warm=100),
-    Plan("attention_flat", "logits ÷ 1000", HAND_CLOZE, cooled(1e-3), warm=60),
-    Plan("attention_flat", "W_Q, W_K × 0.02", GPT_SGD, queries_and_keys(0.02), warm=80),
+    Plan("attention_flat", "logits ÷ 10,000", HAND_CAUSAL, cooled(1e-4), build=SHALLOW, control=SHALLOW, warm=100),
 ]
