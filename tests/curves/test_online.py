@@ -40,6 +40,13 @@ def test_it_tells_of_the_plateau_then_of_the_moment_after_its_end(points: int) -
     assert end < events[1][1] < end + 0.15 * points
 
 
+def test_a_loss_that_never_changes_is_on_a_plateau_after_a_hundred_points() -> None:
+    assert run(np.full(99, 2.0)) == []
+    ((name, step),) = run(np.full(500, 2.0))
+    assert name == "plateau_entered"
+    assert step < 130
+
+
 def test_it_hardly_ever_raises_an_alarm_where_there_is_no_moment() -> None:
     rng = np.random.default_rng(4)
     kinds = ["power_law", "flat", "slide", "exponential", "spikes"]

@@ -81,8 +81,8 @@ def trend(y: Array) -> tuple[float, float]:
     power = float(rest @ rest)
     alike = float(np.clip(rest[1:] @ rest[:-1] / power, 0.0, 0.9)) if power > 0.0 else 0.0
     spread = math.sqrt(power / max(len(y) - 2, 1) * (1.0 + alike) / (1.0 - alike))
-    tiny = THRESHOLDS.rounding * float(np.abs(y).max())
-    return -slope * len(y), spread * math.sqrt(12.0 / len(y)) + tiny
+    tiny = THRESHOLDS.rounding * float(np.abs(y).max())  # of each point, so that a constant is as sure as noise of that size
+    return -slope * len(y), (spread + tiny) * math.sqrt(12.0 / len(y))
 
 
 def find_plateaus(
