@@ -63,6 +63,21 @@ def test_people_get_a_verdict_the_moments_and_a_picture(log: Path) -> None:
     assert any("\u2800" < character <= "\u28ff" for character in text)
 
 
+def test_the_verdict_ends_with_what_to_do_next(log: Path) -> None:
+    lines = run(log, "--floor", "0.5").stdout.rstrip().splitlines()
+    assert "  → it rests at 0.498, the best that the task allows (0.500): nothing is left to learn here" in lines
+    [file] = json.loads(run(log, "--level", "digit=0.5", "--json").stdout)["files"]
+    assert [one["reason"] for one in file["next"]] == ["level", "wait"]
+    assert set(file["next"][0]) == {"reason", "seen", "next", "guess"}
+
+
+@pytest.mark.parametrize("wrong", ["--level=0.5", "--level=x=", "--level=x=nan", "--level==1", "--floor=inf"])
+def test_a_level_that_is_none_is_refused_in_one_sentence(log: Path, wrong: str) -> None:
+    result = run(log, wrong)
+    assert isinstance(result.exception, RequestError)
+    assert str(result.exception).startswith(wrong.replace("=", " ", 1))
+
+
 def test_bad_files_get_a_sentence_each_and_the_others_are_done(log: Path, tmp_path: Path) -> None:
     empty, binary = tmp_path / "empty.csv", tmp_path / "picture.png"
     empty.write_bytes(b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from eureka.errors import RequestError
 
 if TYPE_CHECKING:
     from eureka.curves.finding import Finding
+    from eureka.curves.levels import Given
     from eureka.curves.readers.curve import Curve
 
 LONG = 50_000_000
@@ -45,13 +47,25 @@ def detect(
     rising: Annotated[
         bool | None, typer.Option("--rising/--falling", help="More is better, or less. [default: by the name of the metric]")
     ] = None,
+    classes: Annotated[
+        int | None, typer.Option("--classes", metavar="N", min=2, help="Classes, or tokens: a plateau at ln N is told as chance.")
+    ] = None,
+    floor: Annotated[
+        float | None,
+        typer.Option("--floor", metavar="VALUE", help="The best loss that the task allows, or with --column the best value."),
+    ] = None,
+    level: Annotated[
+        list[str] | None,
+        typer.Option("--level", metavar="NAME=VALUE", help="A level that a loss may sit on, as in unigram=6.5. May be repeated."),
+    ] = None,
     min_confidence: Annotated[
         float, typer.Option("--min-confidence", metavar="P", min=0.0, max=1.0, help="Report moments at least this sure.")
     ] = 0.5,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot as .html or .png.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say where each curve of a log sat on a plateau, where it left it abruptly, and how sure that is."""
+    """Say where each curve of a log sat on a plateau, where it left it abruptly, how sure that is, and what to do next."""
+    from eureka.curves.advice import advise, advise_pair
     from eureka.curves.finding import examine
     from eureka.curves.plot import check_plot, write_plot
     from eureka.curves.readers.curve import read_log
@@ -59,6 +73,7 @@ def detect(
 
     if plot is not None:
         check_plot(plot)
+    given = _given(classes, floor, level or [])
     logs: list[list[Finding]] = []
     for file in files:
         try:
@@ -72,14 +87,20 @@ def detect(
                     rising=rising,
                     progress=progress,
                 )
-                logs.append([examine(curve, min_confidence=min_confidence) for curve in curves])
+                about = [given.about(curve, chosen=column is not None) for curve in curves]
+                logs.append(
+                    [examine(curve, given=one, min_confidence=min_confidence) for curve, one in zip(curves, about, strict=True)]
+                )
         except RequestError as error:
             message = str(error)
             sys.stderr.write(f"eureka: {message if message.startswith(str(file)) else f'{file}: {message}'}\n")
     findings = [finding for log in logs for finding in log]
     if json:
-        together = [pair.document() for log in logs for pair in pairs(log)]
-        print_json({"files": [finding.document() for finding in findings], "together": together})
+        judged = [finding.document() | {"next": [one.document() for one in advise(finding)]} for finding in findings]
+        together = [
+            pair.document() | {"next": [one.document() for one in advise_pair(pair)]} for log in logs for pair in pairs(log)
+        ]
+        print_json({"files": judged, "together": together})
     else:
         for log in logs:
             _print_log(log)
@@ -89,8 +110,27 @@ def detect(
         raise typer.Exit(2)
 
 
+def _given(classes: int | None, floor: float | None, levels: list[str]) -> Given:
+    """What the options say about the task."""
+    from eureka.curves.levels import Given, Level
+
+    if floor is not None and not math.isfinite(floor):
+        raise RequestError(f"--floor {floor}: not a finite number.")
+    found = []
+    for text in levels:
+        name, _, value = text.rpartition("=")
+        try:
+            found.append(Level(name=name.strip(), value=float(value)))
+        except ValueError:
+            found.append(Level(name="", value=math.nan))
+        if not found[-1].name or not math.isfinite(found[-1].value):
+            raise RequestError(f"--level {text}: expected NAME=VALUE, as in unigram=6.5.")
+    return Given(classes=classes, floor=floor, levels=tuple(found))
+
+
 def _print_log(findings: list[Finding]) -> None:
     """Everything about one log, for people: each curve, then what is not judged, then train and validation together."""
+    from eureka.curves.advice import advise_pair
     from eureka.curves.together import pairs
 
     for finding in findings:
@@ -103,11 +143,14 @@ def _print_log(findings: list[Finding]) -> None:
     for pair in pairs(findings):
         if (sentence := pair.sentence()) is not None:
             out(f"{pair.train.title}: {sentence}\n")
+            for advice in advise_pair(pair):
+                out(f"  → {advice.sentence()}\n")
     out("\n")
 
 
 def _print(finding: Finding, *, picture: bool) -> None:
-    """The verdict, what was read, the moments and the curve."""
+    """The verdict, what was read, the moments, the curve, and what to do next."""
+    from eureka.curves.advice import advise
     from eureka.curves.plot import terminal_plot
     from eureka.formats import step
 
@@ -122,6 +165,8 @@ def _print(finding: Finding, *, picture: bool) -> None:
         out(f"  {moment.kind:8}  {span}  {what} {moment.before:.4g} → {moment.after:.4g}  confidence {moment.confidence:.2f}\n")
     for line in terminal_plot(curve.values, curve.steps, finding.moments, finding.plateaus) if picture else ():
         out(f"  {line}\n")
+    for advice in advise(finding):
+        out(f"  → {advice.sentence()}\n")
 
 
 def _taken_as(curve: Curve) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eureka.curves.detector import detect
+from eureka.curves.levels import NOTHING, Given
 from eureka.curves.moment import EurekaMoment, Plateau
 from eureka.curves.notes import judging_notes, rate_caveat
 from eureka.curves.plateaus import find_plateaus
@@ -21,6 +22,7 @@ class Finding:
     curve: Curve
     plateaus: list[Plateau]
     moments: list[EurekaMoment]
+    given: Given = NOTHING
 
     @property
     def title(self) -> str:
@@ -35,6 +37,13 @@ class Finding:
     @property
     def eurekas(self) -> list[EurekaMoment]:
         return [moment for moment in self.moments if moment.kind == "eureka"]
+
+    @property
+    def resting(self) -> Plateau | None:
+        """The plateau that the curve is on at its end."""
+        steps = self.curve.steps
+        late = float(steps.max() - 0.05 * (steps.max() - steps.min()))
+        return self.plateaus[-1] if self.plateaus and self.plateaus[-1].end >= late else None
 
     @property
     def notes(self) -> list[str]:
@@ -53,10 +62,8 @@ class Finding:
             where = ", ".join(step(moment.steepest) for moment in self.eurekas)
             caveat = rate_caveat(self.eurekas, rate_known=self.curve.lr is not None)
             return f"{plural(len(self.eurekas), 'Eureka-moment')}, at {self.curve.step_name} {where}{aside}{caveat}"
-        steps = self.curve.steps
-        late = float(steps.max() - 0.05 * (steps.max() - steps.min()))
-        if self.plateaus and self.plateaus[-1].end >= late:
-            return f"no Eureka-moment; it is on a plateau at {self.plateaus[-1].level:.4g}{aside}"
+        if self.resting is not None:
+            return f"no Eureka-moment; it is on a plateau at {self.resting.level:.4g}{aside}"
         return f"no Eureka-moment{aside}"
 
     def document(self) -> dict[str, Any]:
@@ -77,15 +84,16 @@ class Finding:
         }
 
 
-def examine(curve: Curve, *, min_confidence: float = THRESHOLDS.sure) -> Finding:
-    """Find the plateaus and moments of a curve."""
+def examine(curve: Curve, *, given: Given = NOTHING, min_confidence: float = THRESHOLDS.sure) -> Finding:
+    """Find the plateaus and moments of a curve, with what is given about its task."""
     moments = detect(
         curve.values,
         curve.steps,
         lr=curve.lr,
         epochs=curve.epochs if curve.role != "validation" else None,  # only what is trained on is memorised
         rising=curve.rising,
+        floor=given.floor,
         min_confidence=min_confidence,
     )
     plateaus = find_plateaus(curve.values, curve.steps, rising=curve.rising, moments=moments)
-    return Finding(curve=curve, plateaus=plateaus, moments=moments)
+    return Finding(curve=curve, plateaus=plateaus, moments=moments, given=given)

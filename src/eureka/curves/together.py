@@ -6,13 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from eureka.curves.finding import Finding
+from eureka.curves.grid import clean, extent, smooth
 from eureka.curves.moment import EurekaMoment
 from eureka.curves.readers.columns import base_of, run_and_metric
 from eureka.formats import step
 
 FEW = 30
 """A curve of fewer points may hide a fall."""
+MOST = 0.7
+"""A curve is through when this share of its way is behind it."""
 
 
 @dataclass(frozen=True)
@@ -22,29 +27,49 @@ class Pair:
     train: Finding
     validation: Finding
 
+    @property
+    def counted_alike(self) -> bool:
+        return self.train.curve.step_name == self.validation.curve.step_name
+
+    @property
+    def memorised_first(self) -> bool:
+        """Whether train was through before validation began, abruptly or not."""
+        train, validation = _main(self.train), _main(self.validation)
+        if validation is None or not self.counted_alike:
+            return False
+        if train is not None:
+            return validation.onset > train.end
+        return _done_by(self.train, validation.onset)
+
     def sentence(self) -> str | None:
         """Which of the two left its plateau first; None if neither did."""
         train, validation = _main(self.train), _main(self.validation)
         verb = "rose" if self.train.curve.rising else "fell"
-        unit = (self.validation if train is None else self.train).curve.step_name
-        if train is None and validation is None:
-            return None
+        unit = self.train.curve.step_name
         if train is None or validation is None:
-            [(name, found)] = [(n, one) for n, one in (("train", train), ("validation", validation)) if one is not None]
-            other, silent = ("validation", self.validation) if name == "train" else ("train", self.train)
-            if len(silent.curve.values) < FEW:
-                few = f"{other} has too few points to tell ({len(silent.curve.values)})"
-                return f"{name} {verb} at {unit} {step(found.steepest)}; {few}"
-            return f"{name} {verb} at {unit} {step(found.steepest)}; {other} has no such {'rise' if verb == 'rose' else 'fall'}"
-        if self.validation.curve.step_name != unit:
+            return self._one_fell(verb) if train is not None or validation is not None else None
+        if not self.counted_alike:
             other = self.validation.curve.step_name
             where = f"train {verb} at {unit} {step(train.steepest)}, validation at {other} {step(validation.steepest)}"
             return f"{where}: counted differently, so their order is not known"
-        if validation.onset > train.end:
+        if self.memorised_first:
             return f"train {verb} at {step(train.steepest)}, validation at {step(validation.steepest)}: memorised first"
         if train.onset > validation.end:
             return f"validation {verb} at {step(validation.steepest)}, train at {step(train.steepest)}: validation first"
         return f"train and validation {verb} together, at {unit} {step(train.steepest)}"
+
+    def _one_fell(self, verb: str) -> str:
+        """What is said if only one of the two has a moment."""
+        two = [("train", self.train), ("validation", self.validation)]
+        (name, found), (other, silent) = two if self.train.eurekas else reversed(two)
+        moment = _main(found)
+        assert moment is not None
+        where = f"{name} {verb} at {found.curve.step_name} {step(moment.steepest)}"
+        if len(silent.curve.values) < FEW:
+            return f"{where}; {other} has too few points to tell ({len(silent.curve.values)})"
+        if self.counted_alike and _done_by(silent, moment.onset):
+            return f"{where}; {other} {verb} before, but not abruptly" + (": memorised first" if self.memorised_first else "")
+        return f"{where}; {other} has no such {'rise' if verb == 'rose' else 'fall'}"
 
     def document(self) -> dict[str, Any]:
         """This pair's part of the JSON document that ``eureka detect --json`` prints."""
@@ -61,6 +86,14 @@ class Pair:
 def _main(finding: Finding) -> EurekaMoment | None:
     """The greatest Eureka-moment of a curve."""
     return max(finding.eurekas, key=lambda moment: moment.drop, default=None)
+
+
+def _done_by(finding: Finding, at: float) -> bool:
+    """Whether a curve had come most of its way by a step."""
+    x, y = clean(finding.curve.values, finding.curve.steps)
+    y = smooth(-y if finding.curve.rising else y, max(len(y) // 50, 1))
+    way = float(y[0] - y[-1])
+    return way > MOST * extent(y) and float(y[0] - np.interp(at, x, y)) > MOST * way
 
 
 def pairs(findings: Sequence[Finding]) -> Iterator[Pair]:

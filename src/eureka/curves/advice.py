@@ -1,0 +1,224 @@
+"""What to do next, from what was seen in a curve: the end of the verdict of `eureka detect`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from eureka.curves.finding import Finding
+from eureka.curves.grid import clean, even_grid, smooth, white_noise
+from eureka.curves.levels import at_floor, described, level_of, nearly_perfect
+from eureka.curves.moment import Kind
+from eureka.curves.plateaus import trend
+from eureka.curves.together import Pair
+from eureka.curves.waits import known_waits
+from eureka.formats import measurement, percent, step
+
+Reason = Literal[
+    "leak",
+    "diverged",
+    "past_best",
+    "rate_ended",
+    "floor",
+    "chance",
+    "level",
+    "epochs",
+    "rate_steps",
+    "rest",
+    "wait",
+    "left",
+    "falling",
+    "unclear",
+    "memorised",
+]
+MOST = 2
+"""Pieces of advice for one curve."""
+ROSE = 0.3
+"""A curve has diverged if it took back this share of its fall."""
+ROSE_LEAST = 0.05
+"""And it rose by this share of its lowest value."""
+RATE_ENDED = 1e-3
+"""A learning rate of at most this share of the highest one moves nothing."""
+DIAGNOSE = "`eureka diagnose MODULE:FUNCTION` looks at the model itself"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """What was seen, and what to do."""
+
+    reason: Reason
+    seen: str
+    next: str
+    guess: bool = False
+    """Whether what was seen rests on something that nobody said."""
+
+    def sentence(self) -> str:
+        return f"{self.seen}: {self.next}"
+
+    def document(self) -> dict[str, Any]:
+        """Its part of the JSON document that ``eureka detect --json`` prints."""
+        return asdict(self)
+
+
+def advise(finding: Finding) -> list[Advice]:
+    """At most two pieces of advice for a curve, the more urgent first; none for a curve that is too short to judge."""
+    if not finding.judged:
+        return []
+    with np.errstate(all="ignore"):  # damaged logs have values near the greatest float
+        found = [advice for look in LOOKS if (advice := look(finding)) is not None]
+        return found[:MOST] or [_otherwise(finding)]
+
+
+def advise_pair(pair: Pair) -> list[Advice]:
+    """What to do about train and validation of one run."""
+    text = "it memorised first, and what generalises came later; more data or more weight decay shortens that wait"
+    seen = "train got better long before validation"
+    return [Advice(reason="memorised", seen=seen, next=text)] if pair.memorised_first else []
+
+
+def _leak(finding: Finding) -> Advice | None:
+    leaks = [moment for moment in finding.moments if moment.kind == "leak"]
+    if not leaks:
+        return None
+    where = f"at {finding.curve.step_name} {step(leaks[0].steepest)} it went to {measurement(leaks[0].after)}"
+    return Advice(
+        reason="leak",
+        seen=f"{where}, better than the task allows ({measurement(finding.given.floor or 0.0)})",
+        next="look for the answer in the inputs, such as a mask that lets it through or labels among the features",
+    )
+
+
+def _diverged(finding: Finding) -> Advice | None:
+    rest, curve = finding.resting, finding.curve
+    x, y = clean(curve.values, curve.steps)
+    sign = -1.0 if curve.rising else 1.0
+    grid = even_grid(x, sign * y, 256)
+    line = smooth(grid.values, 5)
+    best = int(line.argmin())
+    low, fall = float(line[best]), float(line[: best + 1].max() - line[best])
+    now = sign * rest.level if rest is not None else float(np.median(grid.values[-max(len(line) // 16, 3) :]))
+    least = max(ROSE * fall, ROSE_LEAST * abs(low), 5.0 * float(np.median(white_noise(grid.values))))
+    if now - low <= least or (rest is not None and rest.start < grid.step(best)):
+        return None
+    where = f"its best was {measurement(sign * low)} at {curve.step_name} {step(grid.step(best))}"
+    ends = f"{'stayed' if rest is not None else 'is'} at {measurement(sign * now)}"
+    if curve.role == "validation":
+        text = "keep the checkpoint from there; more steps do not help, more data or regularisation may"
+        return Advice(reason="past_best", seen=f"{where}, and now it {ends.replace('stayed', 'stays')}", next=text)
+    text = "it diverged; go back to before that, with a lower learning rate, a longer warm-up or clipped gradients"
+    return Advice(reason="diverged", seen=f"{where}, then it got worse and {ends}", next=text)
+
+
+def _rate_ended(finding: Finding) -> Advice | None:
+    rate, rest = finding.curve.lr, finding.resting
+    if rate is None or rest is None or not len(rate):
+        return None
+    highest = float(rate.max())
+    used = np.flatnonzero(rate > RATE_ENDED * highest)
+    if len(used) and used[-1] == len(rate) - 1:
+        return None
+    since = f"since {finding.curve.step_name} {step(float(finding.curve.steps[used[-1] + 1]))}" if len(used) else "throughout"
+    return Advice(
+        reason="rate_ended",
+        seen=f"the learning rate is zero {since}",
+        next="this plateau says nothing about the model; train on with a schedule that ends later",
+    )
+
+
+def _floor(finding: Finding) -> Advice | None:
+    rest, curve, given = finding.resting, finding.curve, finding.given
+    if rest is None or _leak(finding):
+        return None
+    if given.floor is not None and at_floor(curve, rest, given.floor):
+        best = f"the best that the task allows ({measurement(given.floor)})"
+    elif given.floor is None and nearly_perfect(curve, rest):
+        best = "nearly the best there is"
+    else:
+        return None
+    seen = f"it rests at {measurement(rest.level)}, {best}"
+    return Advice(reason="floor", seen=seen, next="nothing is left to learn here", guess=given.floor is None)
+
+
+def _level(finding: Finding) -> Advice | None:
+    rest = finding.resting
+    level = level_of(finding.curve, rest, finding.given) if rest is not None else None
+    if rest is None or level is None:
+        return None
+    seen = f"it sits at {measurement(rest.level)}, which is {described(level)}"
+    if level.classes is not None:
+        told = "" if level.stated else "; a guess, say --classes N"
+        text = "nothing that depends on the input is learned yet; check that labels fit inputs, and other learning rates"
+        return Advice(reason="chance", seen=seen + told, next=text, guess=not level.stated)
+    return Advice(reason="level", seen=seen, next="it knows that much and no more yet")
+
+
+def _epochs(finding: Finding) -> Advice | None:
+    return _explained(
+        finding,
+        "epoch_boundary",
+        "epochs",
+        "it falls as epochs begin",
+        "it remembers samples that it has seen; judge it by validation data, or train on more data",
+    )
+
+
+def _rate_steps(finding: Finding) -> Advice | None:
+    return _explained(
+        finding,
+        "lr_step",
+        "rate_steps",
+        "it fell where the learning rate was cut",
+        "the rate held it up before; cut it earlier, or let it decay smoothly",
+    )
+
+
+def _explained(finding: Finding, kind: Kind, reason: Reason, seen: str, text: str) -> Advice | None:
+    """Advice on drops of a kind, with the step of the first."""
+    steps = [moment.steepest for moment in finding.moments if moment.kind == kind]
+    where = f" ({finding.curve.step_name} {step(steps[0])}{', …' if len(steps) > 1 else ''})" if steps else ""
+    return Advice(reason=reason, seen=seen + where, next=text) if steps else None
+
+
+def _rest(finding: Finding) -> Advice | None:
+    """A plateau without a known reason: the curve alone does not say whether it is the floor or a wait."""
+    rest, curve = finding.resting, finding.curve
+    if rest is None or finding.given.floor is not None or not _may_wait(finding) or _level(finding):
+        return None
+    share = (rest.end - rest.start) / max(float(np.ptp(curve.steps)), 1e-300)
+    seen = f"it has been at {measurement(rest.level)} since {curve.step_name} {step(rest.start)}, {percent(share, 0)} of the log"
+    return Advice(reason="rest", seen=seen, next="done, if the task allows no better (--floor VALUE says it), or else a wait")
+
+
+def _wait(finding: Finding) -> Advice | None:
+    if finding.resting is None or not _may_wait(finding):
+        return None
+    waits = known_waits()
+    basis = "there is no basis for how long it lasts" if waits is None else waits.sentence()
+    return Advice(reason="wait", seen="if it is a wait", next=f"{basis}; {DIAGNOSE}")
+
+
+def _may_wait(finding: Finding) -> bool:
+    """Whether no other reason for a plateau is known."""
+    return not any(look(finding) for look in (_leak, _diverged, _rate_ended, _floor))
+
+
+LOOKS: tuple[Callable[[Finding], Advice | None], ...] = (
+    *(_leak, _diverged, _rate_ended, _floor, _level, _epochs, _rate_steps, _rest, _wait),
+)
+"""In order of urgency."""
+
+
+def _otherwise(finding: Finding) -> Advice:
+    """What can be said of a curve that rests nowhere."""
+    curve, text = finding.curve, "train on before anything is changed"
+    if finding.eurekas:
+        where = f"it left a plateau at {curve.step_name} {step(finding.eurekas[-1].steepest)} and has not come to rest"
+        return Advice(reason="left", seen=where, next=f"train on; to wait less next time, {DIAGNOSE}")
+    y = clean(curve.values, curve.steps)[1]
+    change, error = trend(y[-max(len(y) // 4, 4) :])
+    if (-change if curve.rising else change) > 2.0 * error:
+        return Advice(reason="falling", seen=f"it is still {'rising' if curve.rising else 'falling'}", next=text)
+    return Advice(reason="unclear", seen="it neither rests nor clearly gets better", next="train on, and look again")

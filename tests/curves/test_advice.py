@@ -1,0 +1,145 @@
+"""What `eureka detect` says to do next, for each thing that it can see."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.waits import Waited, looks, table
+from eureka.curves.advice import advise, advise_pair
+from eureka.curves.finding import Finding, examine
+from eureka.curves.grid import Array
+from eureka.curves.levels import Given, Level, level_of
+from eureka.curves.moment import Plateau
+from eureka.curves.readers.curve import Curve
+from eureka.curves.together import Pair
+from eureka.curves.waits import Look, known_waits, read_looks, summed
+
+T = np.arange(1000.0)
+NOISE = np.random.default_rng(0).standard_normal(1000)
+
+
+def curve(values: Array, **changes: Any) -> Curve:
+    taken = {"file": "log.csv", "metric": "loss", "step_name": "step", "lr": None, "role": "train"} | changes
+    return Curve(steps=10.0 * T[: len(values)], values=values, points=len(values), metrics=("loss",), **taken)
+
+
+def seen(values: Array, given: Given | None = None, **changes: Any) -> Finding:
+    return examine(curve(values, **changes), given=given or Given())
+
+
+def reasons(finding: Finding) -> list[str]:
+    return [one.reason for one in advise(finding)]
+
+
+SETTLED = 0.5 * np.exp(-T / 10.0) + 0.01 * NOISE
+STEP = 2.0 - 1.5 / (1.0 + np.exp(-(T - 600.0) / 8.0)) + 0.02 * NOISE
+BLOWN = np.where(T < 300, 0.5 + 3.0 * np.exp(-T / 80.0), 7.5) + 0.05 * NOISE
+ENDED = np.maximum(1e-3 * (1.0 - T / 600.0), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("finding", "expected"),
+    [
+        (seen(2.0 + SETTLED), ["rest", "wait"]),
+        (seen(2.0 + SETTLED, Given(floor=1.0)), ["wait"]),
+        (seen(2.0 + SETTLED, Given(floor=2.0)), ["floor"]),
+        (seen(2.0 + SETTLED, Given(levels=(Level(name="unigram", value=2.01),))), ["level", "wait"]),
+        (seen(2.0 + SETTLED, Given(levels=(Level(name="unigram", value=2.5),))), ["rest", "wait"]),
+        (seen(math.log(12) + SETTLED, Given(classes=12)), ["chance", "wait"]),
+        (seen(math.log(12) + SETTLED, Given(classes=20)), ["rest", "wait"]),
+        (seen(math.log(10) + SETTLED), ["chance", "wait"]),
+        (seen(0.1 - 0.1 * SETTLED, Given(classes=10), rising=True, metric="accuracy"), ["chance", "wait"]),
+        (seen(10.0 - SETTLED, Given(classes=10), rising=True, metric="accuracy"), ["chance", "wait"]),
+        (seen(2.0 + SETTLED, lr=ENDED), ["rate_ended"]),
+        (seen(2.0 + SETTLED, lr=ENDED + 1e-4), ["rest", "wait"]),
+        (seen(STEP, Given(floor=1.5)), ["leak"]),
+        (seen(STEP, Given(floor=0.5)), ["floor"]),
+        (seen(BLOWN), ["diverged"]),
+        (seen(-BLOWN, rising=True), ["diverged"]),
+        (seen(BLOWN, role="validation"), ["past_best"]),
+        (seen(3.0 * (1.0 + T) ** -0.3 + 0.01 * NOISE), ["falling"]),
+        (seen(3.0 - 0.3 * (T // 100) + 0.02 * NOISE, epochs=T / 100.0), ["epochs"]),
+        (seen(STEP, lr=np.where(T < 595, 0.1, 0.01)), ["rate_steps", "rest"]),
+        (seen(0.999 - 0.9 * np.exp(-T / 60.0) + 1e-3 * NOISE, rising=True, metric="accuracy"), ["floor"]),
+        (seen(STEP[:700]), ["left"]),
+        (seen(STEP[:8]), []),
+    ],
+)
+def test_the_advice_depends_on_what_was_seen(finding: Finding, expected: list[str]) -> None:
+    assert reasons(finding) == expected
+
+
+def test_what_nobody_stated_is_called_a_guess_and_what_was_stated_is_not() -> None:
+    guessed, stated = (advise(seen(math.log(10) + SETTLED, given))[0] for given in (Given(), Given(classes=10)))
+    assert guessed.guess
+    assert "a guess, say --classes N" in guessed.sentence()
+    assert not stated.guess
+    assert "chance for 10 classes (ln 10 = 2.303)" in stated.sentence()
+    assert "guess" not in stated.sentence()
+
+
+def test_few_levels_are_taken_for_chance_by_accident() -> None:
+    rng = np.random.default_rng(1)
+    found = 0
+    for level in rng.uniform(0.5, 11.0, 400).tolist():
+        flat = curve(level + 0.01 * NOISE[:200])
+        found += level_of(flat, Plateau(start=0.0, end=1990.0, level=float(np.median(flat.values))), Given()) is not None
+    assert 0 < found <= 0.1 * 400
+
+
+def test_a_loss_that_was_lower_before_is_not_at_chance_nor_one_that_came_from_far_above() -> None:
+    level = math.log(10)
+    resting = Plateau(start=5000.0, end=9990.0, level=level)
+    flat = np.full(1000, level) + 0.01 * NOISE
+    assert level_of(curve(flat), resting, Given()) is not None
+    assert level_of(curve(np.where(T < 500, 1.0, flat)), resting, Given()) is None
+    assert level_of(curve(np.where(T < 500, 9.0, flat)), resting, Given()) is None
+    assert level_of(curve(flat, metric="gradient norm"), resting, Given()) is None
+
+
+def test_a_wait_is_told_with_the_known_waits_and_the_command_that_looks_at_the_model() -> None:
+    waits = known_waits()
+    assert waits is not None
+    sentence = advise(seen(2.0 + SETTLED))[1].sentence()
+    assert waits.sentence() in sentence
+    assert "`eureka diagnose MODULE:FUNCTION`" in sentence
+
+
+def test_without_known_waits_there_is_no_basis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eureka.curves.advice.known_waits", lambda: summed([Look("tiles", "0.1", 100, 4, 4)]))
+    assert "there is no basis" in advise(seen(2.0 + SETTLED))[1].sentence()
+
+
+def test_the_shipped_table_is_what_the_command_makes_of_the_results() -> None:
+    assert summed(read_looks(table())) == known_waits()
+
+
+def test_looks_are_counted_by_hand() -> None:
+    def run(name: str, leap: int | None) -> Waited:
+        return Waited(name=name, task="tiles", lr="0.1", steps=800, leap=leap)
+
+    counted = list(looks([run("a", 50), run("b", 150), run("c", 300), run("d", None)]))
+    assert counted == [
+        Look("tiles", "0.1", 100, 3, 1),
+        Look("tiles", "0.1", 200, 2, 1),
+        Look("tiles", "0.1", 400, 1, 0),
+    ]
+    told = summed([*counted, Look("tiles", "0.2", 100, 2, 2)])
+    assert told is not None
+    assert (told.waiting, told.left, told.lowest, told.highest) == (8, 4, 2 / 6, 2 / 6)
+
+
+def test_a_slow_rise_of_train_before_validation_is_memorised_first() -> None:
+    slow = 1.0 - 0.9 * np.exp(-T / 60.0) + 0.002 * NOISE
+    late = 0.1 + 0.88 / (1.0 + np.exp(-(T - 700.0) / 20.0)) + 0.005 * NOISE
+    named: dict[str, Any] = {"rising": True, "metric": "acc"}
+    pair = Pair(seen(slow, **named), seen(late, **named, role="validation"))
+    assert pair.sentence() == "validation rose at step 7,000; train rose before, but not abruptly: memorised first"
+    assert [one.reason for one in advise_pair(pair)] == ["memorised"]
+    idle = Pair(seen(0.1 + 0.002 * NOISE, **named), pair.validation)
+    assert (idle.sentence() or "").endswith("train has no such rise")
+    assert advise_pair(idle) == []
