@@ -35,7 +35,7 @@ BELOW: dict[str, set[str]] = {
     },
     "recipes": {"config"},
     "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
-    "report": {"runs", "study"},
+    "report": {"curves", "runs", "study"},
     "integrations": {"curves", "probes", "patching", "runs"},
     "snapshots": {"config", "experiment", "tasks", "probes", "training", "runs"},
 }

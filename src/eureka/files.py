@@ -19,6 +19,14 @@ def make_folder(path: Path) -> None:
         raise RequestError(f"cannot make the folder {path}: {error.strerror}; choose another with --out.") from None
 
 
+def check_folder(path: Path) -> None:
+    """Raise if `path` cannot become a file because of where it is."""
+    if not path.parent.is_dir():
+        raise RequestError(f"cannot write {path}: there is no folder {path.parent}.")
+    if path.is_dir():
+        raise RequestError(f"cannot write {path}: it is a folder.")
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write to a temporary name beside the file, then rename: a reader sees the old file or the new one, never a part.
 

@@ -73,6 +73,12 @@ def test_the_advice_depends_on_what_was_seen(finding: Finding, expected: list[st
     assert reasons(finding) == expected
 
 
+def test_a_log_of_few_different_steps_is_too_short_to_judge_and_gets_no_advice() -> None:
+    finding = examine(Curve(**{**vars(curve(STEP)), "steps": T % 2}))
+    assert finding.verdict() == "too short to judge (2 points)"
+    assert advise(finding) == []
+
+
 def test_what_nobody_stated_is_called_a_guess_and_what_was_stated_is_not() -> None:
     guessed, stated = (advise(seen(math.log(10) + SETTLED, given))[0] for given in (Given(), Given(classes=10)))
     assert guessed.guess

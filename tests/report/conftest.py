@@ -289,11 +289,11 @@ class Page:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
-    def open(self, path: Path) -> None:
+    def open(self, path: Path, inside: str = "#plot") -> None:
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(path.as_uri())
-        self.until(lambda: self.drawn() > 0)
+        self.until(lambda: self.drawn(inside) > 0)
 
     def ask(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)

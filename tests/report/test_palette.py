@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from eureka.report.page import asset
+from eureka.report.document import asset
 from eureka.report.palette import BASELINE, MARKS, marks
 
 # Machado, Oliveira & Fernandes 2009, severity 1, on linear RGB

@@ -7,14 +7,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from eureka.cli.options import JsonOption, print_json
 from eureka.errors import RequestError
+from eureka.files import check_folder
 
 if TYPE_CHECKING:
+    from eureka.curves.examination import Examination
     from eureka.curves.finding import Finding
     from eureka.curves.levels import Given
     from eureka.curves.readers.curve import Curve
@@ -61,53 +63,82 @@ def detect(
     min_confidence: Annotated[
         float, typer.Option("--min-confidence", metavar="P", min=0.0, max=1.0, help="Report moments at least this sure.")
     ] = 0.5,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot as .html or .png.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a .png picture, or the .html page.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="PAGE", help="Write a page: the curves and these words.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Say where each curve of a log sat on a plateau, where it left it abruptly, how sure that is, and what to do next."""
-    from eureka.curves.advice import advise, advise_pair
-    from eureka.curves.finding import examine
-    from eureka.curves.plot import check_plot, write_plot
-    from eureka.curves.readers.curve import read_log
-    from eureka.curves.together import pairs
+    from eureka.curves.examination import Examination
 
-    if plot is not None:
-        check_plot(plot)
-    given = _given(classes, floor, level or [])
-    logs: list[list[Finding]] = []
-    for file in files:
-        try:
-            with _bar(file) as progress:
-                curves = read_log(
-                    file,
-                    column=column,
-                    step_column=step_column,
-                    lr_column=lr_column,
-                    lr_file=lr_file,
-                    rising=rising,
-                    progress=progress,
-                )
-                about = [given.about(curve, chosen=column is not None) for curve in curves]
-                logs.append(
-                    [examine(curve, given=one, min_confidence=min_confidence) for curve, one in zip(curves, about, strict=True)]
-                )
-        except RequestError as error:
-            message = str(error)
-            sys.stderr.write(f"eureka: {message if message.startswith(str(file)) else f'{file}: {message}'}\n")
-    findings = [finding for log in logs for finding in log]
+    pages, pictures = _outputs(html, plot)
+    examination = Examination(
+        column=column,
+        step_column=step_column,
+        lr_column=lr_column,
+        lr_file=lr_file,
+        rising=rising,
+        given=_given(classes, floor, level or []),
+        min_confidence=min_confidence,
+    )
+    logs = [log for file in files if (log := _examined(file, examination)) is not None]
     if json:
-        judged = [finding.document() | {"next": [one.document() for one in advise(finding)]} for finding in findings]
-        together = [
-            pair.document() | {"next": [one.document() for one in advise_pair(pair)]} for log in logs for pair in pairs(log)
-        ]
-        print_json({"files": judged, "together": together})
+        print_json(_document(logs))
     else:
         for log in logs:
-            _print_log(log)
-    if plot is not None and findings:
-        write_plot(findings, plot)
+            print_log(log)
+    _write(logs, pages, pictures)
     if len(logs) < len(files):
         raise typer.Exit(2)
+
+
+def _outputs(html: Path | None, plot: Path | None) -> tuple[list[Path], list[Path]]:
+    """The pages and the pictures to write; what cannot be written is refused now."""
+    from eureka.curves.plot import check_plot
+
+    pages = [path for path in (html, plot) if path is not None and (path is html or path.suffix.lower() in (".html", ".htm"))]
+    pictures = [plot] if plot is not None and plot not in pages else []
+    for path in pages:
+        check_folder(path)
+    for path in pictures:
+        check_plot(path)
+    return pages, pictures
+
+
+def _write(logs: list[list[Finding]], pages: list[Path], pictures: list[Path]) -> None:
+    if pages and logs:
+        from eureka.report.log_page import write_log_page
+
+        for path in pages:
+            write_log_page(logs, path)
+    if pictures and logs:
+        from eureka.curves.plot import write_plot
+
+        for path in pictures:
+            write_plot([finding for log in logs for finding in log], path)
+
+
+def _examined(file: Path, examination: Examination) -> list[Finding] | None:
+    """What is found in a log; None if it cannot be read, which is said."""
+    try:
+        with _bar(file) as progress:
+            return examination.of(file, progress)
+    except RequestError as error:
+        message = str(error)
+        sys.stderr.write(f"eureka: {message if message.startswith(str(file)) else f'{file}: {message}'}\n")
+        return None
+
+
+def _document(logs: list[list[Finding]]) -> dict[str, Any]:
+    """Everything about some logs, for programs."""
+    from eureka.curves.advice import advise, advise_pair
+    from eureka.curves.together import pairs
+
+    return {
+        "files": [one.document() | {"next": [advice.document() for advice in advise(one)]} for log in logs for one in log],
+        "together": [
+            pair.document() | {"next": [advice.document() for advice in advise_pair(pair)]} for log in logs for pair in pairs(log)
+        ],
+    }
 
 
 def _given(classes: int | None, floor: float | None, levels: list[str]) -> Given:
@@ -128,7 +159,7 @@ def _given(classes: int | None, floor: float | None, levels: list[str]) -> Given
     return Given(classes=classes, floor=floor, levels=tuple(found))
 
 
-def _print_log(findings: list[Finding]) -> None:
+def print_log(findings: list[Finding]) -> None:
     """Everything about one log, for people: each curve, then what is not judged, then train and validation together."""
     from eureka.curves.advice import advise_pair
     from eureka.curves.together import pairs

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from eureka.curves.detector import detect
+from eureka.curves.grid import clean
 from eureka.curves.levels import NOTHING, Given
 from eureka.curves.moment import EurekaMoment, Plateau
 from eureka.curves.notes import judging_notes, rate_caveat
@@ -29,10 +31,15 @@ class Finding:
         """Which curve it is: its file and, where that holds several, its run."""
         return " · ".join(one for one in (self.curve.file, self.curve.run) if one)
 
+    @cached_property
+    def length(self) -> int:
+        """Finite points at different steps."""
+        return len(clean(self.curve.values, self.curve.steps)[0])
+
     @property
     def judged(self) -> bool:
         """Whether there are points enough to say anything."""
-        return len(self.curve.values) >= THRESHOLDS.min_points
+        return self.length >= THRESHOLDS.min_points
 
     @property
     def eurekas(self) -> list[EurekaMoment]:
@@ -55,7 +62,7 @@ class Finding:
     def verdict(self) -> str:
         """What was found, in one sentence."""
         if not self.judged:
-            return f"too short to judge ({plural(len(self.curve.values), 'point')})"
+            return f"too short to judge ({plural(self.length, 'point')})"
         others = len(self.moments) - len(self.eurekas)
         aside = f" ({plural(others, 'other drop')} explained)" if others else ""
         if self.eurekas:

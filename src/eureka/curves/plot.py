@@ -1,11 +1,11 @@
-"""Draw findings: in the terminal as Braille dots, as an interactive page (HTML, plotly), or as a picture (PNG, matplotlib)."""
+"""Draw findings: in the terminal as Braille dots, or as a picture (PNG, matplotlib)."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from eureka.curves.finding import Finding
 from eureka.curves.grid import Array, clean
 from eureka.curves.moment import EurekaMoment, Plateau
 from eureka.errors import MissingExtraError, RequestError
+from eureka.files import check_folder
 from eureka.thinning import thin
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 CURVE, PLATEAU = "#1f4e79", "#dfe7ef"
 DROPS = {"eureka": "#c0392b", "lr_step": "#b7791f", "recovery": "#7f8c8d", "epoch_boundary": "#6b46c1", "leak": "#2c7a7b"}
 DRAWN = 4000
-"""Points that are drawn of a long curve, in HTML and PNG."""
+"""Points that are drawn of a long curve in a picture."""
 WIDTH, HEIGHT, DPI = 960, 360, 100
 """Pixels of one panel of the PNG."""
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -31,21 +32,11 @@ MARKS = {"eureka": "▼", "lr_step": "▽", "recovery": "↩", "epoch_boundary":
 
 def check_plot(path: Path) -> None:
     """Raise if no plot can be written to `path`, so that a wrong name is found before the work and not after it."""
-    if path.suffix.lower() not in (".html", ".htm", ".png"):
+    if path.suffix.lower() != ".png":
         raise RequestError(f"--plot {path}: the name must end in .html or .png.")
-    if not path.parent.is_dir():
-        raise RequestError(f"cannot write {path}: there is no folder {path.parent}.")
-    if path.suffix.lower() == ".png" and importlib.util.find_spec("matplotlib") is None:
+    check_folder(path)
+    if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtraError("matplotlib", "plot")
-
-
-def write_plot(findings: Sequence[Finding], path: Path) -> None:
-    """Write one panel for each finding, in the format that the name of the file says."""
-    check_plot(path)
-    if path.suffix.lower() == ".png":
-        _write_png(findings, path)
-    else:
-        _write_html(findings, path)
 
 
 def drawn_points(finding: Finding) -> tuple[Array, Array]:
@@ -55,33 +46,9 @@ def drawn_points(finding: Finding) -> tuple[Array, Array]:
     return x[chosen], y[chosen]
 
 
-def _write_html(findings: Sequence[Finding], path: Path) -> None:
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
-
-    titles = [f"{finding.title}: {finding.verdict()}" for finding in findings]
-    figure = make_subplots(rows=len(findings), cols=1, subplot_titles=titles)
-    for row, finding in enumerate(findings, start=1):
-        x, y = drawn_points(finding)
-        line: dict[str, Any] = {"color": CURVE, "width": 1}
-        figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, name=finding.curve.metric), row=row, col=1)
-        for plateau in finding.plateaus:
-            figure.add_vrect(
-                x0=plateau.start, x1=plateau.end, fillcolor=PLATEAU, opacity=0.6, layer="below", line_width=0, row=row, col=1
-            )
-        for moment in finding.moments:
-            colour, text = DROPS[moment.kind], f"{moment.kind} {moment.confidence:.2f}"
-            figure.add_vrect(
-                x0=moment.onset, x1=moment.end, fillcolor=colour, opacity=0.2, layer="below", line_width=0, row=row, col=1
-            )
-            figure.add_vline(x=moment.steepest, line_color=colour, line_width=1.5, annotation_text=text, row=row, col=1)
-        figure.update_xaxes(title_text=finding.curve.step_name, row=row, col=1)
-        figure.update_yaxes(title_text=finding.curve.metric, row=row, col=1)
-    figure.update_layout(template="plotly_white", showlegend=False, height=120 + 360 * len(findings))
-    figure.write_html(path, include_plotlyjs=True)
-
-
-def _write_png(findings: Sequence[Finding], path: Path) -> None:
+def write_plot(findings: Sequence[Finding], path: Path) -> None:
+    """Write a picture with one panel for each finding."""
+    check_plot(path)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH / DPI, HEIGHT * len(findings) / DPI), dpi=DPI, layout="constrained")

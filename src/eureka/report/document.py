@@ -1,0 +1,58 @@
+"""One HTML file that requests nothing: a template, filled with typed data, with the style and the scripts inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+
+def document(template: str, scripts: Sequence[str], **shown: Any) -> str:
+    """A template as text.
+
+    scripts   the parts of the page's own script, each after those that it needs
+    shown     what the template shows, by the name that it uses
+    """
+    from plotly.offline import get_plotlyjs
+
+    plotly, script = inlined(get_plotlyjs()), inlined(own_script(scripts))
+    own = {"style": asset("page.css"), "plotly": plotly, "script": script}
+    marked = {name: Markup(text) for name, text in own.items()}
+    return _environment().get_template(template).render(**shown, policy=policy(plotly, script), **marked)
+
+
+def _environment() -> Environment:
+    """Every text is escaped; only `Markup` is taken as it is."""
+    found = Environment(
+        loader=PackageLoader("eureka.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found.policies["json.dumps_kwargs"] = {"default": vars, "separators": (",", ":"), "allow_nan": False}
+    return found
+
+
+def asset(name: str) -> str:
+    """A file of the page."""
+    return (resources.files("eureka.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def own_script(parts: Sequence[str]) -> str:
+    """All parts as one function, so that they see each other and nothing else sees them."""
+    return "\n".join(["(() => {", '"use strict";', *map(asset, parts), "})();"])
+
+
+def inlined(script: str) -> str:
+    """A script that can stand inside a script element; line ends as a browser reads them, for the hash of the policy."""
+    return script.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def policy(*scripts: str) -> str:
+    """What the browser shall allow: these very scripts, inline styles, and no request."""
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    rules = ["default-src 'none'", f"script-src {allowed}", "style-src 'unsafe-inline'", "img-src data: blob:"]
+    return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
