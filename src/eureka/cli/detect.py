@@ -65,6 +65,13 @@ def detect(
     ] = 0.5,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a .png picture, or the .html page.")] = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="PAGE", help="Write a page: the curves and these words.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow growing logs: print events until Ctrl-C.")] = False,
+    on_event: Annotated[
+        str | None,
+        typer.Option(
+            "--on-event", metavar="COMMAND", help="Run this for each event of --watch, told by $EUREKA_EVENT, $EUREKA_STEP, …"
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Say where each curve of a log sat on a plateau, where it left it abruptly, how sure that is, and what to do next."""
@@ -80,9 +87,17 @@ def detect(
         given=_given(classes, floor, level or []),
         min_confidence=min_confidence,
     )
-    logs = [log for file in files if (log := _examined(file, examination)) is not None]
+    if on_event is not None and not watch:
+        raise RequestError("--on-event needs --watch: a log that is whole has no events to come.")
+    if watch:
+        from eureka.cli.watch import watch as watch_logs
+
+        followed = watch_logs(files, examination, command=on_event, as_lines=json)
+        logs = [log for one in followed if (log := _told(one.path, one.findings)) is not None]
+    else:
+        logs = [log for file in files if (log := _examined(file, examination)) is not None]
     if json:
-        print_json(_document(logs))
+        print_json(_document(logs), indent=None if watch else 2)
     else:
         for log in logs:
             print_log(log)
@@ -118,10 +133,14 @@ def _write(logs: list[list[Finding]], pages: list[Path], pictures: list[Path]) -
 
 
 def _examined(file: Path, examination: Examination) -> list[Finding] | None:
+    with _bar(file) as progress:
+        return _told(file, lambda: examination.of(file, progress))
+
+
+def _told(file: Path, findings: Callable[[], list[Finding]]) -> list[Finding] | None:
     """What is found in a log; None if it cannot be read, which is said."""
     try:
-        with _bar(file) as progress:
-            return examination.of(file, progress)
+        return findings()
     except RequestError as error:
         message = str(error)
         sys.stderr.write(f"eureka: {message if message.startswith(str(file)) else f'{file}: {message}'}\n")

@@ -58,11 +58,11 @@ def listed(option: str, text: str, convert: Callable[[str], T]) -> list[T]:
     return list(dict.fromkeys(values))
 
 
-def as_json(document: Any) -> str:
+def as_json(document: Any, *, indent: int | None = 2) -> str:
     """As programs and people can both read it."""
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    return json.dumps(document, indent=indent, allow_nan=False) + "\n"
 
 
-def print_json(document: Any) -> None:
-    """One document on standard output."""
-    sys.stdout.write(as_json(document))
+def print_json(document: Any, *, indent: int | None = 2) -> None:
+    """One document on standard output; without an indent on one line."""
+    sys.stdout.write(as_json(document, indent=indent))

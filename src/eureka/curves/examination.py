@@ -7,7 +7,7 @@ from pathlib import Path
 
 from eureka.curves.finding import Finding, examine
 from eureka.curves.levels import NOTHING, Given
-from eureka.curves.readers.curve import read_log
+from eureka.curves.readers.curve import Curve, read_log
 from eureka.curves.readers.table import Progress
 from eureka.curves.thresholds import THRESHOLDS
 
@@ -26,7 +26,11 @@ class Examination:
 
     def of(self, log: Path, progress: Progress | None = None) -> list[Finding]:
         """Every curve of a log with what was found in it."""
-        curves = read_log(
+        return [self.judge(curve) for curve in self.curves(log, progress)]
+
+    def curves(self, log: Path, progress: Progress | None = None) -> list[Curve]:
+        """Every curve of a log."""
+        return read_log(
             log,
             column=self.column,
             step_column=self.step_column,
@@ -35,7 +39,8 @@ class Examination:
             rising=self.rising,
             progress=progress,
         )
-        chosen = self.column is not None
-        return [
-            examine(curve, given=self.given.about(curve, chosen=chosen), min_confidence=self.min_confidence) for curve in curves
-        ]
+
+    def judge(self, curve: Curve) -> Finding:
+        """A curve with what was found in it."""
+        given = self.given.about(curve, chosen=self.column is not None)
+        return examine(curve, given=given, min_confidence=self.min_confidence)
