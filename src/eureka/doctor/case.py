@@ -1,0 +1,139 @@
+"""A case: the model, data and loop that a user hands over, and copies of them to experiment on."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from eureka.errors import RequestError
+
+Loss = Callable[[nn.Module, Any], Tensor]
+"""The loss of a model on a batch."""
+Step = Callable[[nn.Module, Optimizer, Any], Any]
+"""One whole step of the user's loop on a batch; returns the loss."""
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Copies that may be changed."""
+
+    model: nn.Module
+    optimizer: Optimizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What the user handed over. Nothing here is ever changed: experiments work on a `fork`."""
+
+    model: nn.Module
+    batches: Sequence[Any]
+    """the first batches of the user's data, in their order"""
+    optimizer: Optimizer
+    loss: Loss | None
+    step: Step | None
+    assumed: tuple[str, ...] = ()
+    """what was not given and had to be assumed, a sentence each"""
+
+    def fork(self) -> Fork:
+        """Copies of the model and its optimiser, as they are now."""
+        try:
+            model, optimizer = copy.deepcopy((self.model, self.optimizer))
+        except Exception as error:
+            raise RequestError(f"{type(self.model).__name__} cannot be copied ({type(error).__name__}: {error}).") from error
+        return Fork(model, optimizer)
+
+    def train(self, fork: Fork, batch: Any) -> Tensor:
+        """One step of the user's loop on a fork; the loss before it."""
+        if self.step is not None:
+            return torch.as_tensor(self.step(fork.model, fork.optimizer, batch)).detach()
+        fork.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss_of(fork.model, batch)
+        loss.backward()
+        fork.optimizer.step()
+        return loss.detach()
+
+    def loss_of(self, model: nn.Module, batch: Any) -> Tensor:
+        """The loss, by the user's function or by what their step returns."""
+        assert self.loss is not None
+        loss = self.loss(model, batch)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise RequestError(f"loss returns {shape}; it must return one number as a tensor.")
+        return loss
+
+
+def make_case(
+    model: nn.Module, batches: Iterable[Any], *, loss: Loss | None, optimizer: Optimizer | None, step: Step | None, most: int
+) -> Case:
+    """Check what was given, and take the first `most` batches."""
+    if not isinstance(model, nn.Module):
+        raise RequestError(f"model is a {type(model).__name__}, not a torch.nn.Module.")
+    if (loss is None) == (step is None):
+        what = "both were given" if loss is not None else "neither was given"
+        raise RequestError(f"give loss=lambda model, batch: … or step=lambda model, optimizer, batch: …; {what}.")
+    if step is not None and optimizer is None:
+        raise RequestError("step=… needs optimizer=… too: a copy of it is passed to the step.")
+    assumed = ()
+    if optimizer is None:
+        optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+        assumed = ("No optimizer was given: AdamW at 1e-3 is assumed, and nothing is said about yours.",)
+    return Case(
+        model=model, batches=take(batches, most), optimizer=optimizer, loss=loss, step=step, assumed=assumed
+    )  # fmt: skip
+
+
+def take(batches: Iterable[Any], most: int) -> list[Any]:
+    """The first batches; a data loader begins anew the next time, with the same random numbers."""
+    if isinstance(batches, Iterator):
+        raise RequestError("batches is an iterator, and what is read from it would be missing from training; pass a list or a DataLoader.")
+    if not isinstance(batches, Iterable):
+        raise RequestError(f"batches is a {type(batches).__name__}; pass a list of batches or a DataLoader.")
+    with kept_random_state(_generators(batches)):
+        found = list(itertools.islice(iter(batches), most))
+    if not found:
+        raise RequestError("batches is empty; at least one batch is needed.")
+    return found
+
+
+def _generators(batches: Any) -> list[torch.Generator]:
+    """The generators that a data loader draws its order from."""
+    holders = [batches, getattr(batches, "sampler", None), getattr(getattr(batches, "batch_sampler", None), "sampler", None)]
+    found = [getattr(holder, "generator", None) for holder in holders]
+    return [one for one in found if isinstance(one, torch.Generator)]
+
+
+@contextmanager
+def kept_random_state(generators: Sequence[torch.Generator] = ()) -> Iterator[None]:
+    """Afterwards the random numbers of torch, NumPy and Python, and of these generators, go on as if nothing had been drawn."""
+    import numpy as np
+
+    states, numbers, python = [one.get_state() for one in generators], np.random.get_state(), random.getstate()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        for one, state in zip(generators, states, strict=True):
+            one.set_state(state)
+        np.random.set_state(numbers)
+        random.setstate(python)
+
+
+@contextmanager
+def seeded(seed: int = 0) -> Iterator[None]:
+    """Inside, all random numbers begin at one and the same state, so that two experiments can be compared in pairs."""
+    import numpy as np
+
+    with kept_random_state():
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        yield

@@ -1,0 +1,1 @@
+"""One check a file: each measures or tries something, and names causes with the evidence."""

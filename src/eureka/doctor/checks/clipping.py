@@ -1,0 +1,61 @@
+"""Does clipping leave a gradient? What clipping was seen to do, and a trial without it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from eureka.doctor.case import Fork
+from eureka.doctor.exam import SHORT, Exam
+from eureka.doctor.finding import Finding
+from eureka.formats import number, percent
+
+TIGHT = 0.05
+"""Clipping that leaves more than this share of the gradient is not tried."""
+
+
+def check(exam: Exam) -> Iterator[Finding]:
+    computed, used = exam.base.total("computed"), exam.base.total("used")
+    if exam.learning or not computed or not used or used > TIGHT * computed:
+        return
+    limits = [limit for _, limit in exam.base.clips]
+    found = exam.unlocks(_unclipped)
+    if found is None:
+        return
+    how = f"clip_grad_norm_({number(statistics.median(limits))}) leaves" if limits else "Between backward() and step() there is left"
+    tried = f"with the whole gradient the loss falls by {percent(found.share, 1)} in {SHORT} steps"
+    yield Finding(
+        cause="clip_too_tight",
+        sure=0.93,
+        explains=0.95,
+        evidence=(f"{how} {percent(used / computed, 2)} of the gradient's norm; {tried}.",),
+        advice="clip at about the usual norm of the gradient, here "
+        f"{number(statistics.median([norm for norm, _ in exam.base.clips]) if limits else computed)}, or not at all.",
+        numbers={"left": used / computed},
+    )
+
+
+@contextmanager
+def _unclipped(fork: Fork) -> Iterator[None]:
+    """The optimiser gets the gradients as backward left them, whatever was done to them since."""
+    kept: dict[Tensor, Tensor] = {}
+    parameters = [one for one in fork.model.parameters() if one.requires_grad and one.is_leaf]
+    handles = [one.register_post_accumulate_grad_hook(lambda p: kept.__setitem__(p, p.grad.detach().clone())) for one in parameters]
+    original = fork.optimizer.step
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        for parameter, gradient in kept.items():
+            parameter.grad = gradient
+        return original(*args, **kwargs)
+
+    fork.optimizer.step = step  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        fork.optimizer.step = original  # type: ignore[method-assign]
+        for handle in handles:
+            handle.remove()

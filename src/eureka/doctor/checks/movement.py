@@ -1,0 +1,103 @@
+"""Does anything move? Parameters without gradient, without an optimiser, or with a gradient that is gone before the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eureka.doctor.exam import Exam
+from eureka.doctor.finding import Finding
+from eureka.doctor.trial import Watched
+from eureka.formats import listing, number, percent
+
+LEAST = 0.02
+"""Parameters with less than this share of the gradient are not worth a word."""
+
+
+def check(exam: Exam) -> Iterator[Finding]:
+    yield from _without_gradient(exam)
+    yield from _outside(exam)
+
+
+def _without_gradient(exam: Exam) -> Iterator[Finding]:
+    base, model = exam.base, exam.case.model
+    named = dict(model.named_parameters())
+    if not named:
+        return
+    if not base.steps_taken:
+        yield _nothing("The step never calls optimizer.step(): no weight changes.", "call optimizer.step() after backward()", 1.0)
+        return
+    computed, used = base.total("computed"), base.total("used")
+    if computed > 0 and used <= 1e-12 * computed:
+        yield _nothing(
+            f"backward() leaves a gradient of norm {number(computed)}, and when the optimiser steps it is {number(used)}.",
+            "call zero_grad() before backward(), not between backward() and step()",
+            1.0,
+        )
+        return
+    total = sum(one.numel() for one in named.values())
+    mute = {name: one for name, one in base.parameters.items() if one.computed == 0 and one.used == 0}
+    share = sum(one.elements for one in mute.values()) / total
+    if not any(base.parameters[name].moved for name in named) and computed == 0:
+        yield _nothing(
+            "No parameter gets a gradient: the loss does not depend on any of them, or they are frozen.",
+            "look for detach(), no_grad(), .data, .item() or requires_grad_(False) between the parameters and the loss",
+            1.0,
+        )
+        return
+    frozen = [name for name, one in named.items() if not one.requires_grad]
+    cut = [name for name in mute if named[name].requires_grad]
+    cut_share = sum(named[name].numel() for name in cut) / total
+    if cut_share > 0.05 and not exam.learning:
+        yield _nothing(
+            f"{percent(cut_share)} of the parameters ask for a gradient and get exactly none ({_some(cut)}).",
+            "look for detach(), no_grad() or .data between them and the loss, and for layers that are never used",
+            min(1.0, 0.5 + cut_share / 2),
+        )
+    elif share > 0.5 and frozen and not exam.learning:
+        frozen_share = sum(named[name].numel() for name in frozen) / total
+        yield _nothing(
+            f"{percent(frozen_share)} of the parameters are frozen (requires_grad is False: {_some(frozen)}),"
+            " and the others alone do not lower the loss.",
+            "unfreeze them with requires_grad_(True)",
+            frozen_share,
+        )
+
+
+def _nothing(evidence: str, advice: str, explains: float) -> Finding:
+    return Finding(cause="no_gradient", sure=0.97, explains=explains, evidence=(evidence,), advice=f"{advice}.")
+
+
+def _outside(exam: Exam) -> Iterator[Finding]:
+    """Parameters that get a gradient and are in no group of the optimiser."""
+    known = {id(one) for group in exam.case.optimizer.param_groups for one in group["params"]}
+    outside = {
+        name: exam.base.parameters[name]
+        for name, one in exam.case.model.named_parameters()
+        if one.requires_grad and id(one) not in known and exam.base.parameters[name].computed > 0
+    }
+    if not outside:
+        return
+    all_computed = sum(one.computed for one in exam.base.parameters.values())
+    share = (_computed(outside) / all_computed) ** 0.5 if all_computed else 0.0
+    if share < LEAST or exam.learning:
+        return
+    yield Finding(
+        cause="not_in_optimizer",
+        sure=0.97,
+        explains=max(share, 0.5),
+        evidence=(
+            f"{listing(sorted(outside)[:4])}{' and others' if len(outside) > 4 else ''} get {percent(share)} of the gradient's norm and"
+            " no update: they are in no parameter group of the optimiser.",
+        ),
+        advice="give all parameters to the optimiser, or add them as a group.",
+        code="optimizer.add_param_group({'params': […]})",
+        numbers={"share": share},
+    )
+
+
+def _computed(parameters: dict[str, Watched]) -> float:
+    return sum(one.computed for one in parameters.values())
+
+
+def _some(names: list[str]) -> str:
+    return listing(names[:3]) + (", …" if len(names) > 3 else "")

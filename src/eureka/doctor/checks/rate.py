@@ -1,0 +1,140 @@
+"""Is the rate effective? Trials at other rates, from here and from fresh weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from eureka.doctor.changes import both, fresh, rate_of, rate_times
+from eureka.doctor.exam import SHORT, Exam
+from eureka.doctor.finding import Finding
+from eureka.doctor.trial import Gain, gain, try_steps
+from eureka.formats import number, percent, rate
+
+FLAT = 0.002
+"""A continued run that gains less than this share of the loss stands still."""
+USUAL = 1e-3
+"""The rate that is tried in place of one that is zero."""
+
+
+def check(exam: Exam) -> Iterator[Finding]:
+    if exam.case.assumed or not exam.base.total("computed"):
+        return
+    if exam.learning:
+        return
+    small = _zero(exam) or _too_small(exam)
+    if small is not None:
+        yield small
+        return
+    large = _too_large(exam)
+    if large is not None:
+        yield large
+
+
+def _rates(exam: Exam) -> list[float]:
+    return sorted({float(group["lr"]) for group in exam.case.optimizer.param_groups})
+
+
+def _zero(exam: Exam) -> Finding | None:
+    used = exam.base.rates
+    if not used or max(used) > 0:
+        return None
+    first = max((float(group.get("initial_lr", 0.0)) for group in exam.case.optimizer.param_groups), default=0.0)
+    came = f", down from {rate(first)}: the schedule has ended" if first > 0 else ""
+    return Finding(
+        cause="lr_too_small",
+        sure=0.98,
+        explains=1.0,
+        evidence=(f"The learning rate is 0 in every group{came}; the weights do not move.",),
+        advice="set a rate, or let the schedule end later or above zero.",
+        code=f"for group in optimizer.param_groups: group['lr'] = {first or USUAL:g}",
+    )
+
+
+def _too_small(exam: Exam) -> Finding | None:
+    """Larger rates move what this one does not."""
+    if exam.progress.share > FLAT or not exam.base.finite:
+        return None
+    for factor in (10.0, 100.0, 1000.0):
+        found = exam.unlocks(rate_times(factor), least=0.02, times=0.7 * factor if factor < 100 else 20.0)
+        if found is not None:
+            return _small_finding(exam, factor, found)
+    return None
+
+
+def _small_finding(exam: Exam, factor: float, found: Gain) -> Finding:
+    now = max(_rates(exam))
+    relative = _relative_update(exam)
+    return Finding(
+        cause="lr_too_small",
+        sure=0.9,
+        explains=0.95,
+        evidence=(
+            f"At {rate(now)} the loss falls by {percent(max(exam.progress.share, 0.0), 2)} in {len(exam.base.losses)} steps;"
+            f" at {number(factor)} times that rate by {percent(found.share, 1)} in {SHORT}.",
+            f"A step changes the weights by {number(relative)} of their size.",
+        ),
+        advice=f"raise the learning rate about {number(factor)} times.",
+        code=f"for group in optimizer.param_groups: group['lr'] *= {factor:g}",
+        numbers={"factor": factor, "gain": found.share, "relative_update": relative},
+    )
+
+
+def _relative_update(exam: Exam) -> float:
+    weight = exam.base.total("weight")
+    return exam.base.total("moved") / weight if weight else 0.0
+
+
+def _too_large(exam: Exam) -> Finding | None:
+    """The loss rises, is not a number, or is no better than chance, and a smaller rate learns, from here or from fresh weights."""
+    level, chance = exam.level, exam.chance
+    rising = not exam.base.finite or exam.progress.mean < -2 * exam.progress.error
+    high = not math.isfinite(level) or (chance is not None and level > 0.97 * chance) or _rose(exam)
+    if not (rising or high):
+        return None
+    for factor in (0.1, 0.01):
+        if math.isfinite(level) and rising:
+            found = exam.unlocks(rate_times(factor))
+            if found is not None:
+                return _large_finding(exam, factor, found, "from here")
+    return _from_fresh(exam) if high or not exam.base.finite else None
+
+
+def _from_fresh(exam: Exam) -> Finding | None:
+    batches, now = exam.batches(SHORT), max(_rates(exam))
+    as_it_is = gain(try_steps(exam.case, batches, fresh), try_steps(exam.case, batches, fresh, still=True))
+    if as_it_is.clear(0.03):
+        return None
+    for factor in (0.1, 0.01):
+        change = both(fresh, rate_of(now * factor))
+        found = gain(try_steps(exam.case, batches, change), try_steps(exam.case, batches, change, still=True))
+        if found.clear(0.03) and found.share > 3 * max(as_it_is.share, 0.0):
+            return _large_finding(exam, factor, found, "from fresh weights")
+    return None
+
+
+def _large_finding(exam: Exam, factor: float, found: Gain, whence: str) -> Finding:
+    now = max(_rates(exam))
+    level = f"{exam.level:.4g}" if math.isfinite(exam.level) else "not a number"
+    beside = f" (chance is {exam.chance:.4g})" if exam.chance else ""
+    return Finding(
+        cause="lr_too_large",
+        sure=0.9,
+        explains=0.95,
+        evidence=(
+            f"The loss is {level}{beside} at a rate of {rate(now)}; {whence}, {number(factor)} times that rate lowers it by"
+            f" {percent(found.share, 1)} in {SHORT} steps, this rate by {percent(max(exam.progress.share, -1.0), 1)}.",
+        ),
+        advice="lower the learning rate, and go back to weights from before the loss rose (or begin again).",
+        code=f"for group in optimizer.param_groups: group['lr'] *= {factor:g}",
+        numbers={"factor": factor, "gain": found.share},
+    )
+
+
+def _rose(exam: Exam) -> bool:
+    """Whether the log says that the loss is well above where it has been."""
+    if exam.curve is None:
+        return False
+    values = exam.curve[1]
+    tail = values[-max(3, len(values) // 10) :]
+    return bool(len(values) >= 10 and tail.mean() > 1.3 * values.min() + 1e-9)

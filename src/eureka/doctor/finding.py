@@ -1,0 +1,104 @@
+"""What the doctor says: findings, each a cause with its evidence, and the diagnosis that ranks them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+Cause = Literal[
+    "lr_too_small", "lr_too_large", "not_in_optimizer", "no_gradient", "labels_unrelated", "labels_misaligned", "labels_ignored",
+    "loss_misuse", "attention_axis", "future_leak", "mask_blocks_context", "padding_used", "data_repeated", "inputs_constant",
+    "inputs_unscaled", "dead_units", "precision", "clip_too_tight", "weight_decay_too_large", "dropout_too_large",
+    "positions_missing", "rank_collapse", "attention_saturated", "attention_flat", "norm_mode", "healthy",
+]  # fmt: skip
+CAUSES: tuple[str, ...] = get_args(Cause)
+WIDTH = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A cause, how sure it is, and what speaks for it."""
+
+    cause: Cause
+    sure: float
+    """from 0 to 1: how likely this is a fault at all"""
+    explains: float
+    """from 0 to 1: how much of the trouble it would explain, if it is one"""
+    evidence: tuple[str, ...]
+    """numbers, each with what it is compared with, a sentence each"""
+    advice: str
+    code: str = ""
+    """a line of code that carries out the advice, where there is one"""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """the same evidence for programs"""
+
+    @property
+    def weight(self) -> float:
+        """What findings are ranked by."""
+        return self.sure * self.explains
+
+    def __str__(self) -> str:
+        lines = [f"{self.cause} ({self.sure:.0%} sure)", *(f"  {line}" for line in self.evidence), f"  → {self.advice}"]
+        return "\n".join([*(_wrapped(line) for line in lines), *([f"      {self.code}"] if self.code else [])])
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"evidence": list(self.evidence), "numbers": dict(self.numbers)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRecord:
+    """A check that was made, or why it was not."""
+
+    name: str
+    seconds: float
+    skipped: str = ""
+    """why it was not made; empty if it was"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """The findings, the likeliest cause first; `print` shows them."""
+
+    findings: tuple[Finding, ...]
+    checks: tuple[CheckRecord, ...]
+    notes: tuple[str, ...]
+    """what was read, chosen or assumed"""
+    step_seconds: float | None = None
+    """the time of one training step, by which the cost is told"""
+
+    @property
+    def cause(self) -> Cause:
+        """The likeliest one."""
+        return self.findings[0].cause
+
+    @property
+    def healthy(self) -> bool:
+        return self.cause == "healthy"
+
+    @property
+    def seconds(self) -> float:
+        return sum(check.seconds for check in self.checks)
+
+    def __str__(self) -> str:
+        parts = [*map(str, self.findings), *(_wrapped(f"note: {note}") for note in self.notes)]
+        failed = [f"{check.name} was not checked: {check.skipped}" for check in self.checks if check.skipped]
+        cost = f"{len(self.checks) - len(failed)} checks in {self.seconds:.1f} s"
+        if self.step_seconds:
+            cost += f", the time of {self.seconds / self.step_seconds:.0f} training steps"
+        return "\n".join([*parts, *map(_wrapped, failed), f"{cost}."])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "findings": [finding.to_json() for finding in self.findings],
+            "checks": [asdict(check) for check in self.checks],
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+            "step_seconds": self.step_seconds,
+        }
+
+
+def _wrapped(line: str) -> str:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, WIDTH, subsequent_indent=indent, drop_whitespace=True, replace_whitespace=False)

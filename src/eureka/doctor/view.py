@@ -1,0 +1,189 @@
+"""A look into one forward pass and its loss: what enters the model, what its last layer gives, what the loss is computed from.
+
+PyTorch tells every call of its functions to a mode (`TorchFunctionMode`), also those in code that is not a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+PRODUCTS = frozenset({"linear", "matmul", "__matmul__", "einsum", "bmm", "addmm", "mm"})
+"""Functions that may be a model's last layer."""
+LOSSES = frozenset(
+    {"cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss"}
+    | {"smooth_l1_loss", "huber_loss", "kl_div"}
+)
+PASSED_ON = frozenset({"dropout", "to", "type_as", "float", "half", "bfloat16", "contiguous", "masked_fill", "nan_to_num"})
+"""Functions whose result still is a matrix of attention weights."""
+
+
+@dataclass(frozen=True)
+class LossCall:
+    """A call of one of PyTorch's losses."""
+
+    name: str
+    given: Tensor
+    target: Tensor
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SoftmaxCall:
+    """A softmax whose result was multiplied with something: attention written out by hand."""
+
+    weights: Tensor
+    axis: int
+    """of the softmax, from the end: -1 is the last"""
+    summed: int
+    """the axis that the product sums over, from the end"""
+
+
+@dataclass
+class View:
+    """What was seen."""
+
+    inputs: tuple[Any, ...] = ()
+    """the positional arguments of the model"""
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    output: Any = None
+    head: Tensor | None = None
+    """what the last product before the loss gives: logits"""
+    losses: list[LossCall] = field(default_factory=list)
+    softmaxes: list[SoftmaxCall] = field(default_factory=list)
+    silent: list[Tensor] = field(default_factory=list)
+    """for each ReLU, which of its units gave zero everywhere"""
+    loss: Tensor | None = None
+
+    @property
+    def tokens(self) -> Tensor | None:
+        """The numbers of tokens that the model was given, (B, T)."""
+        found = [one for one in tree_leaves((self.inputs, self.keywords)) if isinstance(one, Tensor)]
+        return next((one for one in found if one.dim() == 2 and _is_integer(one) and one.shape[1] > 1 and _varied(one)), None)
+
+
+class Listener(TorchFunctionMode):
+    """Fills a `View`.
+
+    replace   given the result of the last product before the loss, what to use in its place; needs the number of that product
+    """
+
+    def __init__(self, view: View, head: int | None = None, replace: Callable[[Tensor], Tensor] | None = None) -> None:
+        super().__init__()
+        self.view, self.products, self._head, self._replace = view, 0, head, replace
+        self._weights: dict[int, tuple[Tensor, int]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        result = func(*args, **kwargs)
+        if name in LOSSES:
+            self._keep_loss(name, args, kwargs)
+        elif not isinstance(result, Tensor):
+            return result
+        elif name == "softmax":
+            self._keep_softmax(result, args, kwargs)
+        elif name in PASSED_ON:
+            self._pass_on(result, args)
+        elif name in ("relu", "relu_"):
+            self.view.silent.append((result.detach() == 0).flatten(0, -2).all(dim=0))
+        if name in PRODUCTS:
+            self._keep_product(name, args, result)
+            if not self.view.losses:
+                self.products += 1
+                if self._replace is not None and self.products == self._head:
+                    result = self._replace(result)
+                self.view.head = result
+        return result
+
+    def _keep_loss(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
+        names = ("input", "target")
+        named = dict(zip(names, args, strict=False)) | dict(kwargs)
+        if isinstance(named.get("input"), Tensor) and isinstance(named.get("target"), Tensor):
+            settings = {key: value for key, value in named.items() if key not in names}
+            self.view.losses.append(LossCall(name, named["input"], named["target"], settings))
+
+    def _keep_softmax(self, result: Tensor, args: Any, kwargs: Mapping[str, Any]) -> None:
+        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        if isinstance(axis, int) and result.dim() >= 2:
+            self._weights[id(result)] = (result, axis if axis < 0 else axis - result.dim())
+
+    def _pass_on(self, result: Tensor, args: Any) -> None:
+        if args and id(args[0]) in self._weights and result.shape == args[0].shape:
+            self._weights[id(result)] = (result, self._weights[id(args[0])][1])
+
+    def _keep_product(self, name: str, args: Any, result: Tensor) -> None:
+        tensors = [one for one in tree_leaves(args) if isinstance(one, Tensor)]
+        for place, one in enumerate(tensors[:2]):
+            if id(one) in self._weights and len(tensors) == 2:
+                summed = _summed_axis(name, args, place)
+                if summed is not None:
+                    self.view.softmaxes.append(SoftmaxCall(one.detach(), self._weights[id(one)][1], summed))
+
+
+def _summed_axis(name: str, args: Any, place: int) -> int | None:
+    """The axis of a factor that a product sums over, from the end."""
+    if name != "einsum":
+        return -1 if place == 0 else -2
+    if not isinstance(args[0], str) or "->" not in args[0]:
+        return None
+    left, _, out = args[0].replace(" ", "").partition("->")
+    letters = left.split(",")[place]
+    gone = [i - len(letters) for i, letter in enumerate(letters) if letter not in out and letter != "."]
+    return gone[0] if len(gone) == 1 else None
+
+
+@contextmanager
+def _entering(model: nn.Module, view: View) -> Iterator[None]:
+    def enter(_: nn.Module, args: Any, kwargs: Any) -> None:
+        view.inputs, view.keywords = args, kwargs
+
+    def leave(_: nn.Module, args: Any, output: Any) -> None:
+        view.output = output
+
+    handles = [model.register_forward_pre_hook(enter, with_kwargs=True), model.register_forward_hook(leave)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def look(
+    model: nn.Module,
+    loss: Callable[[], Tensor],
+    *,
+    head: int | None = None,
+    replace: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[View, int]:
+    """Compute the loss of a model and see what happens; also the number of the last product before the loss."""
+    view = View()
+    listener = Listener(view, head, replace)
+    with _entering(model, view), listener:
+        view.loss = loss()
+    return view, listener.products
+
+
+def integer_tensors(batch: Any) -> list[Tensor]:
+    """All tensors of whole numbers in a batch."""
+    return [one for one in tree_leaves(batch) if isinstance(one, Tensor) and _is_integer(one)]
+
+
+def float_tensors(values: Any) -> list[Tensor]:
+    return [one for one in tree_leaves(values) if isinstance(one, Tensor) and one.is_floating_point()]
+
+
+def _is_integer(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+
+
+def _varied(tensor: Tensor) -> bool:
+    """Not a mask of zeros and ones, nor the numbers of the places."""
+    return bool((tensor > 1).any()) and not all(torch.equal(tensor[0], row) for row in tensor[1:])
