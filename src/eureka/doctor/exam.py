@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from eureka.curves.grid import Array
 from eureka.doctor.case import Case, Fork, seeded
+from eureka.doctor.changes import both, fresh
 from eureka.doctor.trial import Change, Gain, Trace, gain, try_steps
 from eureka.doctor.view import View, look
 
@@ -74,15 +75,28 @@ class Exam:
         """The continued run with something changed."""
         return try_steps(self.case, self.batches(count), change)
 
-    def unlocks(self, change: Change, *, least: float = 2 * LEARNING, times: float = 4.0) -> Gain | None:
+    def unlocks(
+        self, change: Change, *, least: float = 2 * LEARNING, times: float = 4.0, at_once: bool = True, anew: bool = False
+    ) -> Gain | None:
         """What a change gains, if with it the loss clearly falls, and far more than without it; else None.
 
-        Losses are compared with those of the changed but untrained weights, so that a change which only lowers the loss at once
-        (dropout off) is no gain.
+        at_once   the change may lower the loss at once, as dropout does when it is off: losses are then compared with those of the
+                  changed but untrained weights
+        anew      from fresh weights, where those of now may be beyond repair
         """
-        changed = gain(self.trial(change), try_steps(self.case, self.batches(SHORT), change, still=True))
-        own = gain(_cut(self.base, SHORT), _cut(self.still, SHORT))
+        if anew:
+            own, start = self.fresh_progress, both(fresh, change)
+        else:
+            own, start = gain(_cut(self.base, SHORT), _cut(self.still, SHORT)), change
+        still = try_steps(self.case, self.batches(SHORT), start, still=True) if at_once or anew else self.still
+        changed = gain(self.trial(start), still)
         return changed if changed.clear(least) and changed.share > times * max(own.share, 0.0) else None
+
+    @cached_property
+    def fresh_progress(self) -> Gain:
+        """What the user's run gains in its first steps from fresh weights."""
+        batches = self.batches(SHORT)
+        return gain(try_steps(self.case, batches, fresh), try_steps(self.case, batches, fresh, still=True))
 
     @cached_property
     def _glass(self) -> Fork:
@@ -102,7 +116,7 @@ class Exam:
     ) -> View:
         """The first batch in evaluation mode, with another head output or other inputs of the model; without gradients."""
         self.view  # noqa: B018  # finds the head
-        with torch.no_grad():
+        with torch.set_grad_enabled(self.case.step is not None):  # a step of the user's goes backward
             return self._look(self.case.batches[0] if batch is None else batch, replace, inputs)[0]
 
     def _look(
@@ -125,10 +139,7 @@ class Exam:
             )  # fmt: skip
 
     def _loss(self, fork: Fork, batch: Any) -> Tensor:
-        if self.case.loss is not None:
-            return self.case.loss_of(fork.model, batch)
-        with torch.enable_grad():
-            return self.case.train(fork, batch)
+        return self.case.train(fork, batch) if self.case.loss is None else self.case.loss_of(fork.model, batch)
 
     @cached_property
     def head_gradient(self) -> Tensor | None:

@@ -23,7 +23,7 @@ def check(exam: Exam) -> Iterator[Finding]:
     if exam.learning or not computed or not used or used > TIGHT * computed:
         return
     limits = [limit for _, limit in exam.base.clips]
-    found = exam.unlocks(_unclipped)
+    found = exam.unlocks(_unclipped, at_once=False)
     if found is None:
         return
     how = f"clip_grad_norm_({number(statistics.median(limits))}) leaves" if limits else "Between backward() and step() there is left"

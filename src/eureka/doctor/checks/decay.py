@@ -17,7 +17,7 @@ def check(exam: Exam) -> Iterator[Finding]:
     decay, pull = _strongest(exam)
     if exam.learning or pull < PULL:
         return
-    found = exam.unlocks(no_decay)
+    found = exam.unlocks(no_decay, at_once=False) or (exam.unlocks(no_decay, anew=True) if pull > 2 * PULL else None)
     if found is None:
         return
     yield Finding(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from eureka.doctor.changes import both, fresh, rate_of, rate_times
+from eureka.doctor.changes import both, fresh, rate_times
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
-from eureka.doctor.trial import Gain, gain, try_steps
+from eureka.doctor.trial import Gain, gain
 from eureka.formats import number, percent, rate
 
 FLAT = 0.002
@@ -21,6 +21,8 @@ def check(exam: Exam) -> Iterator[Finding]:
     if exam.case.assumed or not exam.base.total("computed"):
         return
     if exam.learning:
+        if (thrown := _thrown(exam)) is not None:
+            yield thrown
         return
     small = _zero(exam) or _too_small(exam)
     if small is not None:
@@ -52,11 +54,12 @@ def _zero(exam: Exam) -> Finding | None:
 
 
 def _too_small(exam: Exam) -> Finding | None:
-    """Larger rates move what this one does not."""
+    """Larger rates move what this one does not: such that a step changes the weights by about a hundredth, and a tenth of that."""
     if exam.progress.share > FLAT or not exam.base.finite:
         return None
-    for factor in (10.0, 100.0, 1000.0):
-        found = exam.unlocks(rate_times(factor), least=0.02, times=0.7 * factor if factor < 100 else 20.0)
+    furthest = 10.0 ** min(8, max(1, round(math.log10(0.01 / max(_relative_update(exam), 1e-12)))))
+    for factor in sorted({furthest, max(furthest / 10, 10.0)}, reverse=True):
+        found = exam.unlocks(rate_times(factor), times=10.0, at_once=False)
         if found is not None:
             return _small_finding(exam, factor, found)
     return None
@@ -90,26 +93,32 @@ def _too_large(exam: Exam) -> Finding | None:
     level, chance = exam.level, exam.chance
     rising = not exam.base.finite or exam.progress.mean < -2 * exam.progress.error
     high = not math.isfinite(level) or (chance is not None and level > 0.97 * chance) or _rose(exam)
-    if not (rising or high):
-        return None
-    for factor in (0.1, 0.01):
-        if math.isfinite(level) and rising:
-            found = exam.unlocks(rate_times(factor))
+    if math.isfinite(level) and rising:
+        for factor in (0.1, 0.01):
+            found = exam.unlocks(rate_times(factor), at_once=False)
             if found is not None:
                 return _large_finding(exam, factor, found, "from here")
-    return _from_fresh(exam) if high or not exam.base.finite else None
+    return _from_fresh(exam) if high or rising else None
 
 
 def _from_fresh(exam: Exam) -> Finding | None:
-    batches, now = exam.batches(SHORT), max(_rates(exam))
-    as_it_is = gain(try_steps(exam.case, batches, fresh), try_steps(exam.case, batches, fresh, still=True))
-    if as_it_is.clear(0.03):
+    if exam.fresh_progress.clear(0.03):
         return None
     for factor in (0.1, 0.01):
-        change = both(fresh, rate_of(now * factor))
-        found = gain(try_steps(exam.case, batches, change), try_steps(exam.case, batches, change, still=True))
-        if found.clear(0.03) and found.share > 3 * max(as_it_is.share, 0.0):
+        found = exam.unlocks(rate_times(factor), least=0.03, times=3.0, anew=True)
+        if found is not None:
             return _large_finding(exam, factor, found, "from fresh weights")
+    return None
+
+
+def _thrown(exam: Exam) -> Finding | None:
+    """The loss falls, but from far above chance; a smaller rate from fresh weights is below it at once."""
+    if exam.chance is None or not exam.base.finite or min(exam.base.losses) < 1.1 * exam.chance:
+        return None
+    for factor in (0.1, 0.01):
+        tried = exam.trial(both(fresh, rate_times(factor)))
+        if tried.finite and mean_of(tried.losses[-5:]) < 0.9 * mean_of(exam.base.losses[-5:]):
+            return _large_finding(exam, factor, gain(tried, exam.still), "from fresh weights")
     return None
 
 
@@ -138,3 +147,7 @@ def _rose(exam: Exam) -> bool:
     values = exam.curve[1]
     tail = values[-max(3, len(values) // 10) :]
     return bool(len(values) >= 10 and tail.mean() > 1.3 * values.min() + 1e-9)
+
+
+def mean_of(values: list[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,91 @@
+"""The state of attention in a training step of a fork: entropy, weights near one, and the gradients of q, k and v."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from eureka.doctor.case import Fork, seeded
+from eureka.doctor.exam import Exam
+from eureka.doctor.trial import Change
+from eureka.probes.attention import AttentionProbe
+from eureka.probes.capture import attends
+from eureka.runs import SiteRecord
+
+
+@dataclass(frozen=True)
+class AttentionState:
+    """Means over heads, one number for each layer."""
+
+    entropy: list[float]
+    """of the rows, as a share of the most that it can be"""
+    near_one_hot: list[float]
+    """the share of rows with nearly all weight on one key"""
+    spread: list[float]
+    """of the logits in a row"""
+    ratio: list[float]
+    """the gradient of W_Q and W_K by that of W_V; empty where it is not known"""
+    hand_written: bool
+
+
+def attention_state(exam: Exam) -> AttentionState | None:
+    """As the user's run is; None without attention."""
+    return measure(exam)
+
+
+def measure(exam: Exam, change: Change | None = None) -> AttentionState | None:
+    """After one change of a fork."""
+    fork = exam.case.fork()
+    if change is not None:
+        change(fork)
+    if attends(fork.model):
+        found = _by_probe(exam, fork)
+        if found is not None:
+            return found
+    return _by_hand(exam) if change is None else None
+
+
+def _by_probe(exam: Exam, fork: Fork) -> AttentionState | None:
+    fork.optimizer.step = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    fork.optimizer.zero_grad = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    with seeded(), AttentionProbe(fork.model) as probe, probe.look():
+        loss = exam.case.train(fork, exam.case.batches[0])
+    if not probe.records or not probe.records[-1].sites or not torch.isfinite(loss):
+        return None
+    sites = probe.records[-1].sites
+    return AttentionState(
+        entropy=_means(sites, "entropy"),
+        near_one_hot=_means(sites, "near_one_hot"),
+        spread=_means(sites, "spread"),
+        ratio=_means(sites, "grad_ratio"),
+        hand_written=False,
+    )
+
+
+def _means(sites: list[SiteRecord], measure: str) -> list[float]:
+    return [value for site in sites if (value := site.mean(measure)) is not None and math.isfinite(value)]
+
+
+def _by_hand(exam: Exam) -> AttentionState | None:
+    """From the softmaxes that were seen."""
+    weights = [call.weights.float().movedim(call.axis, -1) for call in exam.view.softmaxes if call.axis == call.summed]
+    if not weights:
+        return None
+    return AttentionState(
+        entropy=[_entropy(one) for one in weights],
+        near_one_hot=[float((one.amax(dim=-1) > 0.99).float().mean()) for one in weights],
+        spread=[],
+        ratio=[],
+        hand_written=True,
+    )
+
+
+def _entropy(weights: Tensor) -> float:
+    """Over rows that see two keys or more, by the logarithm of how many they see."""
+    seen = (weights > 0).sum(dim=-1)
+    entropy = -(weights * weights.clamp_min(1e-12).log()).sum(dim=-1)
+    rows = seen > 1
+    return float((entropy[rows] / seen[rows].float().log()).mean()) if bool(rows.any()) else math.nan
