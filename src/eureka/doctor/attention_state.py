@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from eureka.doctor.case import Fork, seeded
+from eureka.forks.case import Fork, seeded
 from eureka.doctor.exam import Exam
-from eureka.doctor.trial import Change
+from eureka.forks.trial import Change
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.capture import attends
 from eureka.runs import SiteRecord

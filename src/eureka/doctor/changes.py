@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from eureka.doctor.case import Fork
-from eureka.doctor.trial import Change
+from eureka.forks.case import Fork
+from eureka.forks.trial import Change
 
 
 def rate_times(factor: float) -> Change:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from eureka.doctor.case import Loss, Step, kept_random_state, make_case
+from eureka.forks.case import Loss, Step, kept_random_state, make_case
 from eureka.doctor.checks import (
     attention,
     attention_axis,

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from eureka.curves.grid import Array
-from eureka.doctor.case import Case, Fork, seeded
+from eureka.forks.case import Case, Fork, seeded
 from eureka.doctor.changes import both, fresh
-from eureka.doctor.trial import Change, Gain, Trace, gain, try_steps
+from eureka.forks.trial import Change, Gain, Trace, gain, try_steps
 from eureka.doctor.view import View, look
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from eureka.doctor.attention_state import AttentionState, attention_state, measure
-from eureka.doctor.case import Fork
+from eureka.forks.case import Fork
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
 from eureka.errors import RequestError

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from eureka.doctor.case import Fork
+from eureka.forks.case import Fork
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
-from eureka.doctor.trial import gain, try_steps
+from eureka.forks.trial import gain, try_steps
 from eureka.formats import number, percent, plural
 
 OFTEN = 0.3

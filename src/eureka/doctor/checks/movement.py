@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
-from eureka.doctor.trial import Watched
+from eureka.forks.trial import Watched
 from eureka.formats import listing, number, percent
 
 LEAST = 0.02

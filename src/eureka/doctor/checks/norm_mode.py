@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from eureka.doctor.case import Fork
+from eureka.forks.case import Fork
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
 from eureka.formats import listing, percent

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from eureka.doctor.changes import both, fresh, rate_times
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
-from eureka.doctor.trial import Gain, gain
+from eureka.forks.trial import Gain, gain
 from eureka.formats import number, percent, rate
 
 FLAT = 0.002

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eureka.doctor.case import Case, Fork, seeded
+from eureka.forks.case import Case, Fork, seeded
 
 
 @dataclass
