@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from eureka.curves.online import OnlineDetector
     from eureka.curves.plateaus import find_plateaus
     from eureka.curves.readers.curve import read_curve, read_log
+    from eureka.doctor.diagnose import diagnose
+    from eureka.doctor.finding import Diagnosis, Finding
     from eureka.errors import EurekaError, RequestError
     from eureka.experiment import RunResult, run
     from eureka.patching.patch import patch
@@ -34,8 +36,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AttentionProbe",
     "ClearStart",
+    "Diagnosis",
     "EurekaError",
     "EurekaMoment",
+    "Finding",
     "OnlineDetector",
     "Operator",
     "RequestError",
@@ -44,6 +48,7 @@ __all__ = [
     "attention_to",
     "clear_start",
     "detect",
+    "diagnose",
     "find_plateaus",
     "linear_probes",
     "make_operator",
@@ -62,6 +67,7 @@ _MODULES = {
     "EurekaMoment": "eureka.curves.moment",
     "OnlineDetector": "eureka.curves.online",
     "detect": "eureka.curves.detector",
+    "diagnose": "eureka.doctor.diagnose",
     "attention_to": "eureka.probes.regions",
     "find_plateaus": "eureka.curves.plateaus",
     "linear_probes": "eureka.probes.linear",
@@ -71,6 +77,7 @@ _MODULES = {
     "recipe": "eureka.recipes",
     "write_report": "eureka.report.write",
     **dict.fromkeys(["ClearStart", "clear_start"], "eureka.starts.clear_start"),
+    **dict.fromkeys(["Diagnosis", "Finding"], "eureka.doctor.finding"),
     **dict.fromkeys(["EurekaError", "RequestError"], "eureka.errors"),
     **dict.fromkeys(["Operator", "make_operator"], "eureka.attention.operator"),
     **dict.fromkeys(["RunConfig", "run_config"], "eureka.config"),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from eureka.forks.case import Fork, seeded
 from eureka.doctor.exam import Exam
+from eureka.forks.case import Fork, seeded
 from eureka.forks.trial import Change
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.capture import attends

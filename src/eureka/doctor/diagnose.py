@@ -11,7 +11,6 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from eureka.forks.case import Loss, Step, kept_random_state, make_case
 from eureka.doctor.checks import (
     attention,
     attention_axis,
@@ -34,6 +33,7 @@ from eureka.doctor.checks import (
 from eureka.doctor.exam import STEPS, Exam
 from eureka.doctor.finding import CheckRecord, Diagnosis, Finding
 from eureka.doctor.kept import kept_loop
+from eureka.forks.case import Loss, Step, kept_random_state, make_case
 from eureka.formats import percent
 
 EXPLAINED = 0.8
@@ -68,7 +68,8 @@ CHECKS = (
     Check("labels", labels.check, 12),
     Check("attention", attention.check, 40),
 )
-"""In their order: does anything move, are the targets right, does it see what it must, is the rate effective, is attention to blame."""
+"""In their order: does anything move, are the targets right, does it see what it must, is the rate effective, and only then: is
+attention to blame."""
 
 
 def diagnose(
@@ -84,13 +85,13 @@ def diagnose(
 ) -> Diagnosis:
     """Find out why a model does not learn, by measurements and experiments on copies of it.
 
-    model      as it is now: fresh, or after some training. It is left bit for bit as it was, and so are the optimiser and all random
-               numbers
+    model      as it is now: fresh, or after some training. It is left bit for bit as it was, and so are the optimiser and
+               all random numbers
     batches    a list or a DataLoader; a few dozen batches are enough
     loss       ``lambda model, batch: …`` returns the loss as training computes it
     optimizer  the one that trains the model
-    step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and returns the
-               loss
+    step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
+               returns the loss
     log        the loss so far: a list of numbers, or a file that `eureka detect` can read
     budget     seconds after which no further check begins
     on_check   called with the name of each check before it begins

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from eureka.curves.grid import Array
-from eureka.forks.case import Case, Fork, seeded
 from eureka.doctor.changes import both, fresh
-from eureka.forks.trial import Change, Gain, Trace, gain, try_steps
 from eureka.doctor.view import View, look
+from eureka.forks.case import Case, Fork, seeded
+from eureka.forks.trial import Change, Gain, Trace, gain, try_steps
 
 T = TypeVar("T")
 
@@ -80,8 +80,8 @@ class Exam:
     ) -> Gain | None:
         """What a change gains, if with it the loss clearly falls, and far more than without it; else None.
 
-        at_once   the change may lower the loss at once, as dropout does when it is off: losses are then compared with those of the
-                  changed but untrained weights
+        at_once   the change may lower the loss at once, as dropout does when it is off: losses are then compared with those of
+                  the changed but untrained weights
         anew      from fresh weights, where those of now may be beyond repair
         """
         if anew:

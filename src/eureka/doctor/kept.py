@@ -34,6 +34,6 @@ def _stateful(step: Callable[..., Any]) -> Iterator[Any]:
     except TypeError:
         return
     for value in {**found.globals, **found.nonlocals}.values():
-        if not isinstance(value, nn.Module | Optimizer) and callable(getattr(value, "load_state_dict", None)):
-            if callable(getattr(value, "state_dict", None)) and not inspect.isclass(value):
-                yield value
+        keeps_state = all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
+        if keeps_state and not inspect.isclass(value) and not isinstance(value, nn.Module | Optimizer):
+            yield value

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from eureka.doctor.exam import Exam
 from eureka.doctor.view import View
@@ -15,7 +16,7 @@ PLACES = 6
 
 
 def dependence(exam: Exam) -> tuple[list[int], Tensor] | None:
-    """For some places j, how much the output at each place t changes when token j is changed, (len(places), T), in evaluation mode.
+    """For some places j, how much the output at each place t changes when token j is changed, in evaluation mode: (places, T).
 
     None if the model is not given tokens, or does not answer at every one.
     """
@@ -38,16 +39,20 @@ def sequence_of(view: View) -> Tensor | None:
     """The tokens or vectors that the model is given, (B, T) or (B, T, F)."""
     if view.tokens is not None:
         return view.tokens
-    given = [one for one in view.inputs if isinstance(one, Tensor)] + [one for one in view.keywords.values() if isinstance(one, Tensor)]
+    given = (one for one in (*view.inputs, *view.keywords.values()) if isinstance(one, Tensor))
     return next((one for one in given if one.dim() == 3 and one.is_floating_point()), None)
+
+
+def is_same(one: object, sequence: Tensor) -> TypeGuard[Tensor]:
+    """Whether an argument is that sequence, or a copy of it."""
+    return isinstance(one, Tensor) and one.shape == sequence.shape and one.dtype == sequence.dtype and torch.equal(one, sequence)
 
 
 def _changed(given: Any, sequence: Tensor, place: int) -> Any:
     """The same arguments with another token at one place of every row."""
-    from torch.utils._pytree import tree_map
 
     def change(one: Any) -> Any:
-        if not isinstance(one, Tensor) or one.shape != sequence.shape or one.dtype != sequence.dtype or not torch.equal(one, sequence):
+        if not is_same(one, sequence):
             return one
         other = one.clone()
         # another row's token at the same place: one that the data has

@@ -5,7 +5,7 @@ PyTorch tells every call of its functions to a mode (`TorchFunctionMode`), also 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,7 +145,7 @@ def _entering(model: nn.Module, view: View) -> Iterator[None]:
     def enter(_: nn.Module, args: Any, kwargs: Any) -> None:
         view.inputs, view.keywords = args, kwargs
 
-    def leave(_: nn.Module, args: Any, output: Any) -> None:
+    def leave(_: nn.Module, __: Any, output: Any) -> None:
         view.output = output
 
     handles = [model.register_forward_pre_hook(enter, with_kwargs=True), model.register_forward_hook(leave)]

@@ -94,7 +94,9 @@ def make_case(
 def take(batches: Iterable[Any], most: int) -> list[Any]:
     """The first batches; a data loader begins anew the next time, with the same random numbers."""
     if isinstance(batches, Iterator):
-        raise RequestError("batches is an iterator, and what is read from it would be missing from training; pass a list or a DataLoader.")
+        raise RequestError(
+            "batches is an iterator, and what is read from it would be missing from training; pass a list or a DataLoader."
+        )
     if not isinstance(batches, Iterable):
         raise RequestError(f"batches is a {type(batches).__name__}; pass a list of batches or a DataLoader.")
     with kept_random_state(_generators(batches)):

@@ -1,4 +1,7 @@
-"""A trial: some steps of the user's loop on a fork, watched. Trials see the same batches and random numbers, so they compare in pairs."""
+"""A trial: some steps of the user's loop on a fork, watched.
+
+Trials see the same batches and random numbers, so they compare in pairs.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ class _Watch:
 @contextmanager
 def _watching(fork: Fork, *, still: bool) -> Iterator[_Watch]:
     """Hooks on a fork's parameters, modules and optimiser, and on PyTorch's gradient clipping."""
-    named = {name: parameter for name, parameter in fork.model.named_parameters()}
+    named = dict(fork.model.named_parameters())
     watch = _Watch({name: Watched(parameter.numel()) for name, parameter in named.items()}, {}, [], [])
     with ExitStack() as stack:
         for name, parameter in named.items():
@@ -188,7 +191,7 @@ def _squares(tensor: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Gain:
-    """How much lower the loss is than another one's on the same batches: the mean of paired differences and its standard error."""
+    """How much lower the loss is than another one's on the same batches: the mean of paired differences, and its error."""
 
     mean: float
     error: float

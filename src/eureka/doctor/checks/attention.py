@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from eureka.doctor.attention_state import AttentionState, attention_state, measure
-from eureka.forks.case import Fork
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
 from eureka.errors import RequestError
+from eureka.forks.case import Fork
 from eureka.formats import number, percent
 
 ONE_HOT, UNIFORM = 0.9, 0.95

@@ -20,8 +20,8 @@ def check(exam: Exam) -> Iterator[Finding]:
         sure=0.96,
         explains=0.9,
         evidence=(
-            f"A softmax over axis {call.axis} of weights of shape {tuple(call.weights.shape)} is multiplied along axis {call.summed}:"
-            f" the weights of a query sum to {span([float(sums.min()), float(sums.max())])}, not to 1"
+            f"A softmax over axis {call.axis} of weights of shape {tuple(call.weights.shape)} is multiplied along axis"
+            f" {call.summed}: the weights of a query sum to {span([float(sums.min()), float(sums.max())])}, not to 1"
             f" ({len(wrong)} of {len(exam.view.softmaxes)} such products).",
         ),
         advice=f"take the softmax over the keys: softmax(dim={call.summed}).",

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from eureka.forks.case import Fork
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
+from eureka.forks.case import Fork
 from eureka.formats import number, percent
 
 TIGHT = 0.05
@@ -26,7 +26,11 @@ def check(exam: Exam) -> Iterator[Finding]:
     found = exam.unlocks(_unclipped, at_once=False)
     if found is None:
         return
-    how = f"clip_grad_norm_({number(statistics.median(limits))}) leaves" if limits else "Between backward() and step() there is left"
+    how = (
+        f"clip_grad_norm_({number(statistics.median(limits))}) leaves"
+        if limits
+        else "Between backward() and step() there is left"
+    )
     tried = f"with the whole gradient the loss falls by {percent(found.share, 1)} in {SHORT} steps"
     yield Finding(
         cause="clip_too_tight",
@@ -44,7 +48,9 @@ def _unclipped(fork: Fork) -> Iterator[None]:
     """The optimiser gets the gradients as backward left them, whatever was done to them since."""
     kept: dict[Tensor, Tensor] = {}
     parameters = [one for one in fork.model.parameters() if one.requires_grad and one.is_leaf]
-    handles = [one.register_post_accumulate_grad_hook(lambda p: kept.__setitem__(p, p.grad.detach().clone())) for one in parameters]
+    handles = [
+        one.register_post_accumulate_grad_hook(lambda p: kept.__setitem__(p, p.grad.detach().clone())) for one in parameters
+    ]
     original = fork.optimizer.step
 
     def step(*args: Any, **kwargs: Any) -> Any:

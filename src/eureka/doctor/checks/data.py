@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from eureka.forks.case import Fork
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
+from eureka.forks.case import Fork
 from eureka.forks.trial import gain, try_steps
 from eureka.formats import number, percent, plural
 
@@ -82,9 +82,7 @@ def _repeated(exam: Exam) -> Iterator[Finding]:
         cause="data_repeated",
         sure=0.9 if alone or again > 0.5 else 0.75,
         explains=0.85 if alone else min(0.85, 0.35 + again / 2),
-        evidence=(
-            f"In {plural(len(batches), 'batch', 'batches')} {what}: {len(counts):,} different rows of {total:,}.",
-        ),
+        evidence=(f"In {plural(len(batches), 'batch', 'batches')} {what}: {len(counts):,} different rows of {total:,}.",),
         advice="look at the sampler, the collation and the source for duplicates; shuffle.",
         numbers={"repeated": again, "rows": float(total)},
     )

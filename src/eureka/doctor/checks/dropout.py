@@ -39,5 +39,9 @@ def check(exam: Exam) -> Iterator[Finding]:
 def _rates(model: nn.Module) -> list[float]:
     found = [float(module.p) for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
     for module in model.modules():
-        found += [value for name in ("dropout", "attention_dropout", "dropout_p") if isinstance(value := getattr(module, name, None), float)]
+        found += [
+            value
+            for name in ("dropout", "attention_dropout", "dropout_p")
+            if isinstance(value := getattr(module, name, None), float)
+        ]
     return found

@@ -57,7 +57,10 @@ def _in_sequences(exam: Exam) -> str | None:
         return None
     tokens = torch.cat(rows).cpu().numpy()
     rng = np.random.default_rng(0)
-    own, mixed = _related(tokens), np.array([_related(rng.permutation(tokens.ravel()).reshape(tokens.shape)) for _ in range(SHUFFLES)])
+    own, mixed = (
+        _related(tokens),
+        np.array([_related(rng.permutation(tokens.ravel()).reshape(tokens.shape)) for _ in range(SHUFFLES)]),
+    )
     if (own > mixed.max(axis=0)).any():
         return None
     return (

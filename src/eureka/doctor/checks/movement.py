@@ -86,8 +86,8 @@ def _outside(exam: Exam) -> Iterator[Finding]:
         sure=0.97,
         explains=max(share, 0.5),
         evidence=(
-            f"{listing(sorted(outside)[:4])}{' and others' if len(outside) > 4 else ''} get {percent(share)} of the gradient's norm and"
-            " no update: they are in no parameter group of the optimiser.",
+            f"{_some(sorted(outside))} get {percent(share)} of the gradient's norm and no update"
+            ": they are in no parameter group of the optimiser.",
         ),
         advice="give all parameters to the optimiser, or add them as a group.",
         code="optimizer.add_param_group({'params': […]})",

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from eureka.forks.case import Fork
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
+from eureka.forks.case import Fork
 from eureka.formats import listing, percent
 
 

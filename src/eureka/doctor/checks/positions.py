@@ -30,11 +30,14 @@ def check(exam: Exam) -> Iterator[Finding]:
         return
     order = _order_matters(exam)
     ratio, why = _loudness(exam)
-    causal = sequence_of(exam.view) is not None and exam.view.head is not None and exam.view.head.dim() == 3 and leak(exam) is None
+    causal = (
+        sequence_of(exam.view) is not None and exam.view.head is not None and exam.view.head.dim() == 3 and leak(exam) is None
+    )
     if order is not None and order < SAME and not causal:
         told = f"Positions are {number(ratio)} of the content's size. " if ratio is not None else ""
         yield _missing(
-            f"{told}When the tokens change places the outputs change by {percent(order, 2)} of what other tokens change them by.", 0.9
+            f"{told}When the tokens change places the outputs change by {percent(order, 2)} of what other tokens change them by.",
+            0.9,
         )
     elif ratio is not None and ratio < FAINT:
         yield _missing(f"Positions are {number(ratio)} of the size of the content that they are added to.", 0.75)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from eureka.doctor.checks.targets import asked_offset
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
-from eureka.doctor.sight import dependence, leak, sequence_of
+from eureka.doctor.sight import dependence, is_same, leak, sequence_of
 from eureka.formats import number, percent
 
 
@@ -31,8 +31,8 @@ def _leak(exam: Exam) -> Iterator[Finding]:
         sure=0.96,
         explains=0.9,
         evidence=(
-            f"Changing token {token} changes the logits at token {place}, which is asked for token {place + offset}: the model can see"
-            " what it is asked for.",
+            f"Changing token {token} changes the logits at token {place}, which is asked for token {place + offset}: the model can"
+            " see what it is asked for.",
         ),
         advice="use a causal mask in every attention layer (is_causal=True), and no operation that mixes tokens otherwise.",
         numbers={"token": float(token), "place": float(place)},
@@ -118,8 +118,6 @@ def _real_places(exam: Exam, sequence: Tensor | None) -> Tensor | None:
 
 
 def _tensors(exam: Exam) -> list[Tensor]:
-    from torch.utils._pytree import tree_leaves
-
     leaves = tree_leaves((exam.view.inputs, dict(exam.view.keywords), exam.case.batches[0]))
     return [one for one in leaves if isinstance(one, Tensor)]
 
@@ -135,7 +133,7 @@ def _is_mask(one: Tensor) -> bool:
 
 def _other_padding(one: object, sequence: Tensor, real: Tensor) -> object:
     """The same tokens where they are real, others where they are padding."""
-    if not isinstance(one, Tensor) or one.shape != sequence.shape or one.dtype != sequence.dtype or not torch.equal(one, sequence):
+    if not is_same(one, sequence):
         return one
     other = one.clone()
     if one.is_floating_point():

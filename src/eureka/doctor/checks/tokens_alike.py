@@ -31,8 +31,8 @@ def check(exam: Exam) -> Iterator[Finding]:
         sure=0.85,
         explains=0.9,
         evidence=(
-            f"Tokens of a sample differ by {number(first)} of their size before the first attention and by {number(last)} before the"
-            " last: deeper layers see the same token everywhere.",
+            f"Tokens of a sample differ by {number(first)} of their size before the first attention and by {number(last)} before"
+            " the last: deeper layers see the same token everywhere.",
         ),
         advice="look for missing skip connections and for norms that undo them; a shallower model or residual scaling helps too.",
         numbers={"first": first, "last": last},
@@ -43,9 +43,8 @@ def _differences(exam: Exam) -> list[float]:
     """For each attention layer, how far the tokens that enter it differ, by their size."""
     model = exam._glass.model
     found: list[float] = []
-    handles = []
-    for site in find_sites(model).sites:
-        handles.append(site.module.register_forward_pre_hook(_keep(found), with_kwargs=True))
+    sites = find_sites(model).sites
+    handles = [site.module.register_forward_pre_hook(_keep(found), with_kwargs=True) for site in sites]
     try:
         exam.peek()
     finally:
