@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from eureka.doctor.exam import Exam
+from eureka.doctor.view import View
 from eureka.forks.case import Fork, seeded
-from eureka.forks.trial import Change
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.capture import attends
 from eureka.runs import SiteRecord
@@ -30,22 +30,21 @@ class AttentionState:
     """the gradient of W_Q and W_K by that of W_V; empty where it is not known"""
     hand_written: bool
 
+    @property
+    def sharpness(self) -> list[float]:
+        """How far the rows are from uniform: 0 if they are, 1 if all weight is on one key."""
+        return [1.0 - entropy for entropy in self.entropy]
+
 
 def attention_state(exam: Exam) -> AttentionState | None:
     """As the user's run is; None without attention."""
-    return measure(exam)
+    return measure(exam, exam.case.fork())
 
 
-def measure(exam: Exam, change: Change | None = None) -> AttentionState | None:
-    """After one change of a fork."""
-    fork = exam.case.fork()
-    if change is not None:
-        change(fork)
-    if attends(fork.model):
-        found = _by_probe(exam, fork)
-        if found is not None:
-            return found
-    return _by_hand(exam) if change is None else None
+def measure(exam: Exam, fork: Fork) -> AttentionState | None:
+    """Of a fork, on the first batch; the fork is of no use afterwards."""
+    found = _by_probe(exam, fork) if attends(fork.model) else None
+    return found or _by_hand(exam.view_of(fork))
 
 
 def _by_probe(exam: Exam, fork: Fork) -> AttentionState | None:
@@ -69,9 +68,9 @@ def _means(sites: list[SiteRecord], measure: str) -> list[float]:
     return [value for site in sites if (value := site.mean(measure)) is not None and math.isfinite(value)]
 
 
-def _by_hand(exam: Exam) -> AttentionState | None:
+def _by_hand(view: View) -> AttentionState | None:
     """From the softmaxes that were seen."""
-    weights = [call.weights.float().movedim(call.axis, -1) for call in exam.view.softmaxes if call.axis == call.summed]
+    weights = [call.weights.float().movedim(call.axis, -1) for call in view.softmaxes if call.axis == call.summed]
     if not weights:
         return None
     return AttentionState(

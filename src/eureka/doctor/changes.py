@@ -50,15 +50,18 @@ def no_dropout(fork: Fork) -> None:
 
 
 def fresh(fork: Fork) -> None:
-    """New weights as each layer draws them, and an optimiser that remembers nothing."""
+    """New weights as each layer draws them, and an optimiser that remembers nothing; a weight of no layer becomes small noise."""
     initialise = getattr(fork.model, "_init_weights", None)
     with torch.no_grad():
         for module in fork.model.modules():
             reset: Any = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
-            if callable(initialise):
-                initialise(module)
-            elif callable(reset):
+            if callable(reset):
                 reset()
+            else:
+                for own in module.parameters(recurse=False):
+                    own.normal_(0.0, 0.02) if own.dim() > 1 else own.nan_to_num_(1.0)
+            if callable(initialise):  # Hugging Face's
+                initialise(module)
     fork.optimizer.state.clear()
 
 

@@ -22,6 +22,7 @@ from eureka.doctor.checks import (
     loss_form,
     movement,
     norm_mode,
+    padding,
     positions,
     precision,
     rate,
@@ -38,6 +39,8 @@ from eureka.formats import percent
 
 EXPLAINED = 0.8
 """Checks that train are left out once a finding weighs this much."""
+SYMPTOMS = ("dead_units", "rank_collapse", "attention_saturated")
+"""What a rate that is too large may leave behind: they explain nothing until the rate was looked at."""
 
 
 @dataclass(frozen=True)
@@ -47,22 +50,25 @@ class Check:
     name: str
     run: Callable[[Exam], Iterator[Finding]]
     cost: int
+    broken: bool = False
+    """also if the loss is not a number now"""
 
 
 CHECKS = (
-    Check("movement", movement.check, 2 * STEPS),
+    Check("movement", movement.check, 2 * STEPS, broken=True),
     Check("loss_form", loss_form.check, 1),
     Check("targets", targets.check, 8),
     Check("sight", sight.check, 8),
-    Check("attention_axis", attention_axis.check, 0),
+    Check("padding", padding.check, 8),
+    Check("attention_axis", attention_axis.check, 2),
+    Check("norm_mode", norm_mode.check, 20),
     Check("data", data.check, 20),
     Check("precision", precision.check, 0),
-    Check("norm_mode", norm_mode.check, 20),
     Check("units", units.check, 0),
     Check("clipping", clipping.check, 20),
     Check("decay", decay.check, 20),
     Check("dropout", dropout.check, 20),
-    Check("rate", rate.check, 100),
+    Check("rate", rate.check, 100, broken=True),
     Check("positions", positions.check, 4),
     Check("tokens_alike", tokens_alike.check, 1),
     Check("labels", labels.check, 12),
@@ -106,7 +112,7 @@ def diagnose(
         for check in CHECKS:
             if on_check is not None:
                 on_check(check.name)
-            why = _why_not(check, findings, begun, budget)
+            why = _why_not(check, exam, findings, begun, budget)
             start = time.perf_counter()
             if not why:
                 try:
@@ -119,10 +125,16 @@ def diagnose(
     return Diagnosis(findings=tuple(ranked), checks=tuple(records), notes=case.assumed, step_seconds=steps)
 
 
-def _why_not(check: Check, findings: list[Finding], begun: float, budget: float | None) -> str:
+def _why_not(check: Check, exam: Exam, findings: list[Finding], begun: float, budget: float | None) -> str:
     if budget is not None and time.perf_counter() - begun > budget:
         return f"the budget of {budget:g} s was spent"
-    if check.cost > 10 and check.name != "movement" and any(one.weight >= EXPLAINED for one in findings):
+    if not check.broken and not exam.finite:
+        return "the loss is not a number"
+    if (
+        check.cost > 10
+        and check.name != "movement"
+        and any(one.weight >= EXPLAINED and one.cause not in SYMPTOMS for one in findings)
+    ):
         return "what was found before explains it"
     return ""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from eureka.curves.grid import Array
 from eureka.doctor.changes import both, fresh
+from eureka.doctor.frequencies import LabelCounter
 from eureka.doctor.view import View, look
 from eureka.forks.case import Case, Fork, seeded
 from eureka.forks.trial import Change, Gain, Trace, gain, try_steps
@@ -23,8 +24,16 @@ STEPS = 24
 """Steps of the first trial: the user's own run, continued."""
 SHORT = 16
 """Steps of a trial of something else."""
+LONG = 40
+"""Steps of a trial of something that is suspected already."""
 LEARNING = 0.01
 """A gain of this share of the loss in `STEPS` steps is learning."""
+WELL = 0.05
+"""A gain of this share is more than what fitting the frequencies of the labels brings."""
+LEARNED = 0.3
+"""A loss below this share of chance shows that most is learned."""
+GUESSING = 0.97
+"""A loss above this share of chance is no better than guessing."""
 
 
 class Exam:
@@ -33,6 +42,7 @@ class Exam:
     def __init__(self, case: Case, curve: tuple[Array, Array] | None = None) -> None:
         self.case, self.curve = case, curve
         self._known: dict[Any, Any] = {}
+        self._labels = LabelCounter()
 
     def once(self, measure: Callable[[Exam], T]) -> T:
         """What a function measures; the same function is called only once."""
@@ -54,7 +64,8 @@ class Exam:
     @cached_property
     def still(self) -> Trace:
         """The losses of the weights as they are, on the same batches."""
-        return try_steps(self.case, self.batches(STEPS), still=True)
+        with self._labels:
+            return try_steps(self.case, self.batches(STEPS), still=True)
 
     @cached_property
     def progress(self) -> Gain:
@@ -66,30 +77,70 @@ class Exam:
         """Whether the loss clearly falls in the continued run."""
         return self.base.finite and self.progress.clear(LEARNING)
 
+    @cached_property
+    def anew(self) -> Exam:
+        """An exam of the same case with fresh weights: what it shows is not what training has done."""
+        fork = self.case.fork()
+        with seeded():
+            fresh(fork)
+        return Exam(replace(self.case, model=fork.model, optimizer=fork.optimizer))
+
+    @property
+    def well(self) -> bool:
+        """Whether it learns as it should: the loss falls below what guessing gives, and not at a crawl; or it is low already."""
+        if self.chance is None:
+            return self.learning
+        if self.base.finite and self.end < LEARNED * self.chance:
+            return True
+        return self.learning and self.end < GUESSING * self.chance and self.progress.share > WELL
+
     @property
     def level(self) -> float:
         """The mean loss now."""
-        return sum(self.still.losses) / len(self.still.losses)
+        return mean(self.still.losses)
+
+    @property
+    def end(self) -> float:
+        """The mean loss at the end of the continued run."""
+        return mean(self.base.losses[-8:])
+
+    @property
+    def finite(self) -> bool:
+        """Whether the loss is a number now."""
+        return self.still.finite
+
+    @property
+    def guessing(self) -> bool:
+        """Whether the loss is no better than chance."""
+        return self.chance is not None and not self.level < GUESSING * self.chance
 
     def trial(self, change: Change, count: int = SHORT) -> Trace:
         """The continued run with something changed."""
         return try_steps(self.case, self.batches(count), change)
 
     def unlocks(
-        self, change: Change, *, least: float = 2 * LEARNING, times: float = 4.0, at_once: bool = True, anew: bool = False
+        self,
+        change: Change,
+        *,
+        least: float = 2 * LEARNING,
+        times: float = 4.0,
+        at_once: bool = True,
+        anew: bool = False,
+        count: int = SHORT,
     ) -> Gain | None:
         """What a change gains, if with it the loss clearly falls, and far more than without it; else None.
 
         at_once   the change may lower the loss at once, as dropout does when it is off: losses are then compared with those of
                   the changed but untrained weights
         anew      from fresh weights, where those of now may be beyond repair
+        count     steps of the trial
         """
         if anew:
             own, start = self.fresh_progress, both(fresh, change)
         else:
             own, start = gain(_cut(self.base, SHORT), _cut(self.still, SHORT)), change
-        still = try_steps(self.case, self.batches(SHORT), start, still=True) if at_once or anew else self.still
-        changed = gain(self.trial(start), still)
+        still = try_steps(self.case, self.batches(count), start, still=True) if at_once or anew or count > STEPS else self.still
+        changed = gain(self.trial(start, count), still)
         return changed if changed.clear(least) and changed.share > times * max(own.share, 0.0) else None
 
     @cached_property
@@ -99,7 +150,7 @@ class Exam:
         return gain(try_steps(self.case, batches, fresh), try_steps(self.case, batches, fresh, still=True))
 
     @cached_property
-    def _glass(self) -> Fork:
+    def glass(self) -> Fork:
         """A fork to look into: its weights stay as they are."""
         fork = self.case.fork()
         fork.optimizer.step = lambda *args, **kwargs: None  # type: ignore[method-assign]
@@ -111,13 +162,29 @@ class Exam:
         view, self._head = self._look(self.case.batches[0], evaluate=False)
         return view
 
+    def view_of(self, fork: Fork) -> View:
+        """The first batch, as a fork is trained."""
+        fork.optimizer.step = lambda *args, **kwargs: None  # type: ignore[method-assign]
+        with seeded():
+            return look(fork.model, lambda: self._loss(fork, self.case.batches[0]))[0]
+
     def peek(
-        self, replace: Callable[[Tensor], Tensor] | None = None, inputs: Callable[[Any], Any] | None = None, batch: Any = None
+        self,
+        replace: Callable[[Tensor], Tensor] | None = None,
+        inputs: Callable[[Any], Any] | None = None,
+        batch: Any = None,
+        *,
+        gradients: bool = False,
+        whole: bool = True,
     ) -> View:
-        """The first batch in evaluation mode, with another head output or other inputs of the model; without gradients."""
+        """The first batch in evaluation mode, with another head output or other inputs of the model.
+
+        gradients   keep the graph
+        whole       False if the loss may fail, as it does on rows that were cut: what was seen until then is returned
+        """
         self.view  # noqa: B018  # finds the head
-        with torch.set_grad_enabled(self.case.step is not None):  # a step of the user's goes backward
-            return self._look(self.case.batches[0] if batch is None else batch, replace, inputs)[0]
+        with torch.set_grad_enabled(gradients or self.case.step is not None):  # a step of the user's goes backward
+            return self._look(self.case.batches[0] if batch is None else batch, replace, inputs, whole=whole)[0]
 
     def _look(
         self,
@@ -126,17 +193,17 @@ class Exam:
         inputs: Callable[[Any], Any] | None = None,
         *,
         evaluate: bool = True,
+        whole: bool = True,
     ) -> tuple[View, int]:
-        fork = self._glass
+        fork = self.glass
         with seeded(), ExitStack() as stack:
             if evaluate:
                 stack.callback(_evaluating(fork.model).remove)
             if inputs is not None:
                 changed = fork.model.register_forward_pre_hook(lambda _, args, kwargs: inputs((args, kwargs)), with_kwargs=True)
                 stack.callback(changed.remove)
-            return look(
-                fork.model, lambda: self._loss(fork, batch), head=getattr(self, "_head", None), replace=replace
-            )  # fmt: skip
+            head = getattr(self, "_head", None)
+            return look(fork.model, lambda: self._loss(fork, batch), head=head, replace=replace, whole=whole)
 
     def _loss(self, fork: Fork, batch: Any) -> Tensor:
         return self.case.train(fork, batch) if self.case.loss is None else self.case.loss_of(fork.model, batch)
@@ -159,6 +226,29 @@ class Exam:
                 view.loss.backward()
         return kept[0].grad
 
+    def gradient(self, batch: Any, change: Change | None = None, seed: int = 0) -> Tensor:
+        """The gradient of all parameters on a batch, as one vector, before anything is done to it."""
+        fork, kept = self.case.fork(), {}
+        if change is not None:
+            change(fork)
+        for name, parameter in fork.model.named_parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(
+                    lambda p, name=name: kept.__setitem__(name, p.grad.detach().float().flatten().clone())  # type: ignore[misc]
+                )
+        fork.optimizer.step = lambda *args, **kwargs: None  # type: ignore[method-assign]
+        with seeded(seed):
+            self.case.train(fork, batch)
+        return torch.cat([kept[name] for name in sorted(kept)]) if kept else torch.zeros(1)
+
+    def observe(self, keep: Callable[[str, nn.Module, Any, Any], None]) -> None:
+        """Compute the loss of the first batch as in training; `keep` gets each module's name, itself, its inputs and output."""
+        with ExitStack() as stack:
+            for name, module in self.glass.model.named_modules():
+                handle = module.register_forward_hook(lambda module, args, output, name=name: keep(name, module, args, output))
+                stack.callback(handle.remove)
+            self._look(self.case.batches[0], evaluate=False)
+
     @cached_property
     def classes(self) -> int | None:
         """How many classes the loss tells apart; None if it is not that kind of loss."""
@@ -169,8 +259,16 @@ class Exam:
 
     @cached_property
     def chance(self) -> float | None:
-        """The loss of predicting every class alike: ln C."""
-        return None if self.classes is None else math.log(self.classes)
+        """The loss of the best answer that does not look at the inputs: the entropy of labels, or the variance of a target."""
+        self.still  # noqa: B018  # counts the labels
+        if self._labels.guessing is not None:
+            return self._labels.guessing or None
+        call = next((one for one in self.view.losses if one.name == "mse_loss"), None)
+        return float(call.target.float().var()) if call is not None and call.target.numel() > 8 else None
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _cut(trace: Trace, count: int) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import torch
@@ -13,26 +14,8 @@ from eureka.doctor.view import View
 
 PLACES = 6
 """Places that are changed, one pass each."""
-
-
-def dependence(exam: Exam) -> tuple[list[int], Tensor] | None:
-    """For some places j, how much the output at each place t changes when token j is changed, in evaluation mode: (places, T).
-
-    None if the model is not given tokens, or does not answer at every one.
-    """
-    sequence, head = sequence_of(exam.view), exam.view.head
-    if sequence is None or head is None or head.dim() != 3 or head.shape[:2] != sequence.shape[:2]:
-        return None
-    length = sequence.shape[1]
-    places = sorted({round(i * (length - 1) / (PLACES - 1)) for i in range(PLACES)})
-    plain = exam.peek().head
-    rows = []
-    for place in places:
-        changed = exam.peek(inputs=lambda given, j=place: _changed(given, sequence, j)).head  # type: ignore[misc]
-        if plain is None or changed is None or changed.shape != plain.shape:
-            return None
-        rows.append((changed.float() - plain.float()).abs().amax(dim=(0, 2)))
-    return places, torch.stack(rows)
+NOTHING = 1e-6
+"""Changes below this share of the greatest one are rounding."""
 
 
 def sequence_of(view: View) -> Tensor | None:
@@ -48,21 +31,47 @@ def is_same(one: object, sequence: Tensor) -> TypeGuard[Tensor]:
     return isinstance(one, Tensor) and one.shape == sequence.shape and one.dtype == sequence.dtype and torch.equal(one, sequence)
 
 
-def _changed(given: Any, sequence: Tensor, place: int) -> Any:
-    """The same arguments with another token at one place of every row."""
+def answers_everywhere(exam: Exam) -> bool:
+    """Whether there is an output for every token."""
+    sequence, head = sequence_of(exam.view), exam.view.head
+    return sequence is not None and head is not None and head.dim() == 3 and head.shape[:2] == sequence.shape[:2]
+
+
+def dependence(exam: Exam) -> tuple[list[int], Tensor] | None:
+    """For some places j, how much the output at each place t changes when token j is changed, in evaluation mode: (places, T).
+
+    None if the model is not given tokens, or does not answer at every one.
+    """
+    sequence = sequence_of(exam.view)
+    if sequence is None or not answers_everywhere(exam):
+        return None
+    length = sequence.shape[1]
+    places = sorted({round(i * (length - 1) / (PLACES - 1)) for i in range(PLACES)})
+    plain = exam.peek().head
+    rows = []
+    for place in places:
+        here = torch.zeros(sequence.shape[:2], dtype=torch.bool, device=sequence.device)
+        here[:, place] = True
+        changed = exam.peek(inputs=lambda given, here=here: with_others(given, sequence, here)).head  # type: ignore[misc]
+        if plain is None or changed is None or changed.shape != plain.shape:
+            return None
+        rows.append((changed.float() - plain.float()).abs().amax(dim=(0, 2)))
+    return places, torch.stack(rows)
+
+
+def with_others(given: Any, sequence: Tensor, where: Tensor) -> Any:
+    """The same arguments with other tokens at these places: those of the row before, or others that the data has."""
 
     def change(one: Any) -> Any:
         if not is_same(one, sequence):
             return one
-        other = one.clone()
-        # another row's token at the same place: one that the data has
-        rolled = one.roll(1, dims=0)[:, place]
+        rolled = one.roll(1, dims=0)
         if one.is_floating_point():
-            other[:, place] = rolled + one.float().std().to(one.dtype)
+            other = rolled + one.float().std().to(one.dtype)
         else:
             top = int(one.max()) + 1
-            other[:, place] = torch.where(rolled == one[:, place], (rolled + 1) % max(top, 2), rolled)
-        return other
+            other = torch.where(rolled == one, (rolled + 1) % max(top, 2), rolled)
+        return torch.where(where if one.dim() == 2 else where[..., None], other, one)
 
     return tree_map(change, given)
 
@@ -80,7 +89,7 @@ def leak(exam: Exam) -> tuple[int, int] | None:
     places, changes = found
     later = torch.tensor([[t < j for t in range(changes.shape[1])] for j in places], device=changes.device)
     hidden = changes.where(later, 0.0)
-    if float(hidden.max()) <= 1e-6 * max(float(changes.max()), 1e-12):
+    if float(hidden.max()) <= NOTHING * max(float(changes.max()), 1e-12):
         return None
     row, t = divmod(int(hidden.argmax()), changes.shape[1])
     return places[row], t
@@ -90,3 +99,71 @@ def sees_itself(exam: Exam) -> bool:
     """Whether the output at a place changes with the token there."""
     found = exam.once(dependence)
     return found is not None and any(float(changes[place]) > 0 for place, changes in zip(*found, strict=True))
+
+
+def unseen(exam: Exam) -> float | None:
+    """The share of the numbers in a float input that change no output of any sample; None if the model has no such input."""
+    kept: list[Tensor] = []
+    gradients: list[Tensor | None] = []
+
+    def ask(one: Any) -> Any:
+        if kept or not isinstance(one, Tensor) or not one.is_floating_point() or one.dim() < 3:
+            return one
+        kept.append(one.detach().clone().requires_grad_())
+        return kept[0]
+
+    def look(head: Tensor) -> Tensor:
+        if kept and head.requires_grad:
+            weights = torch.randn(head.shape, generator=torch.Generator().manual_seed(0)).to(head)
+            gradients.extend(torch.autograd.grad((head * weights).sum(), kept, retain_graph=True, allow_unused=True))
+        return head
+
+    exam.peek(look, lambda given: tree_map(ask, given), gradients=True)
+    if not kept:
+        return None
+    if not gradients or gradients[0] is None or not bool(gradients[0].any()):
+        return 1.0
+    size = gradients[0].abs().amax(dim=0)
+    return float((size <= NOTHING * size.max()).float().mean())
+
+
+def crosstalk(exam: Exam) -> float:
+    """How much other samples change in some layer when one sample is changed, by its own change there, in evaluation mode."""
+    size = len(exam.view.head) if exam.view.head is not None and exam.view.head.dim() > 1 else 0
+    if size < 3:
+        return 0.0
+    plain, changed = _layers(exam, size, lambda one: one), _layers(exam, size, lambda one: _first_changed(one, size))
+    return max((_heard(a, b) for a, b in zip(plain, changed, strict=False) if a.shape == b.shape), default=0.0)
+
+
+def _layers(exam: Exam, size: int, change: Callable[[Any], Any]) -> list[Tensor]:
+    """What the modules give, in the order of the calls, a row a sample."""
+    found: list[Tensor] = []
+
+    def keep(_module: Any, _args: Any, output: Any) -> None:
+        output = output[0] if isinstance(output, tuple) and output else output
+        if isinstance(output, Tensor) and output.is_floating_point() and output.dim() > 1 and len(output) == size:
+            found.append(output.detach())
+
+    handles = [module.register_forward_hook(keep) for module in exam.glass.model.modules()]
+    try:
+        exam.peek(inputs=lambda given: tree_map(change, given))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _heard(plain: Tensor, changed: Tensor) -> float:
+    moved = (changed.float() - plain.float()).abs().flatten(1).amax(dim=1)
+    scale = max(float(moved[0]), 1e-3 * float(plain.float().abs().max()))
+    return float(moved[1:].max()) / scale if scale > 0 else 0.0
+
+
+def _first_changed(one: Any, size: int) -> Any:
+    """The first sample is replaced by the last."""
+    if not isinstance(one, Tensor) or one.dim() < 2 or len(one) != size:
+        return one
+    other = one.clone()
+    other[0] = one[-1]
+    return other

@@ -21,6 +21,7 @@ LOSSES = frozenset(
     {"cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss"}
     | {"smooth_l1_loss", "huber_loss", "kl_div"}
 )
+DIFFERENCES = frozenset({"sub", "__sub__", "rsub", "__rsub__", "subtract"})
 PASSED_ON = frozenset({"dropout", "to", "type_as", "float", "half", "bfloat16", "contiguous", "masked_fill", "nan_to_num"})
 """Functions whose result still is a matrix of attention weights."""
 
@@ -60,7 +61,17 @@ class View:
     softmaxes: list[SoftmaxCall] = field(default_factory=list)
     silent: list[Tensor] = field(default_factory=list)
     """for each ReLU, which of its units gave zero everywhere"""
+    differences: list[tuple[int, torch.Size, torch.Size]] = field(default_factory=list)
+    """subtractions of something known from something computed that stretch both: after how many products, and the two shapes"""
+    leaves: list[Tensor] = field(default_factory=list)
+    """tensors that ask for a gradient and are the result of nothing: parameters, whoever holds them"""
+    products: int = 0
     loss: Tensor | None = None
+
+    @property
+    def stretched(self) -> tuple[torch.Size, torch.Size] | None:
+        """The shapes of a prediction and a target that are subtracted crosswise, after the last product."""
+        return next(((a, b) for after, a, b in self.differences if after == self.products), None)
 
     @property
     def tokens(self) -> Tensor | None:
@@ -79,11 +90,13 @@ class Listener(TorchFunctionMode):
         super().__init__()
         self.view, self.products, self._head, self._replace = view, 0, head, replace
         self._weights: dict[int, tuple[Tensor, int]] = {}
+        self._seen: set[int] = set()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         result = func(*args, **kwargs)
+        self._keep_leaves(args)
         if name in LOSSES:
             self._keep_loss(name, args, kwargs)
         elif not isinstance(result, Tensor):
@@ -94,6 +107,8 @@ class Listener(TorchFunctionMode):
             self._pass_on(result, args)
         elif name in ("relu", "relu_"):
             self.view.silent.append((result.detach() == 0).flatten(0, -2).all(dim=0))
+        if name in DIFFERENCES:
+            self._keep_difference(args, result)
         if name in PRODUCTS:
             self._keep_product(name, args, result)
             if not self.view.losses:
@@ -102,6 +117,18 @@ class Listener(TorchFunctionMode):
                     result = self._replace(result) + 0.0 * result  # the graph stays whole, for who goes backward
                 self.view.head = result
         return result
+
+    def _keep_leaves(self, args: Any) -> None:
+        for one in args:
+            if type(one) in (nn.Parameter, Tensor) and one.requires_grad and one.is_leaf and id(one) not in self._seen:
+                self._seen.add(id(one))
+                self.view.leaves.append(one)
+
+    def _keep_difference(self, args: Any, result: Tensor) -> None:
+        tensors = [one for one in args if isinstance(one, Tensor)]
+        shapes = [one.shape for one in tensors]
+        if len(tensors) == 2 and tensors[0].requires_grad != tensors[1].requires_grad and result.shape not in shapes:
+            self.view.differences.append((self.products, shapes[0], shapes[1]))
 
     def _keep_loss(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
         names = ("input", "target")
@@ -162,12 +189,21 @@ def look(
     *,
     head: int | None = None,
     replace: Callable[[Tensor], Tensor] | None = None,
+    whole: bool = True,
 ) -> tuple[View, int]:
-    """Compute the loss of a model and see what happens; also the number of the last product before the loss."""
+    """Compute the loss of a model and see what happens; also the number of the last product before the loss.
+
+    whole   False if the loss may fail: what was seen until then is returned
+    """
     view = View()
     listener = Listener(view, head, replace)
-    with _entering(model, view), listener:
-        view.loss = loss()
+    try:
+        with _entering(model, view), listener:
+            view.loss = loss()
+    except Exception:
+        if whole:
+            raise
+    view.products = listener.products
     return view, listener.products
 
 

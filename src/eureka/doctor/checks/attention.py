@@ -1,25 +1,32 @@
-"""Is attention the bottleneck? Rows that are nearly one-hot, or nearly uniform, and what happens when they are not."""
+"""Is attention the bottleneck? Rows with all weight on one key, or rows so uniform that W_Q and W_K hardly learn."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from eureka.doctor.attention_state import AttentionState, attention_state, measure
-from eureka.doctor.exam import SHORT, Exam
+from eureka.doctor.exam import LONG, SHORT, Exam
 from eureka.doctor.finding import Finding
 from eureka.errors import RequestError
-from eureka.forks.case import Fork
+from eureka.forks.case import Fork, seeded
 from eureka.formats import number, percent
 
 ONE_HOT, UNIFORM = 0.9, 0.95
 FEW = 0.5
 """A gradient of W_Q and W_K below this share of that of W_V is little."""
+SHARP = 0.1
+"""Rows this far from uniform have begun to choose."""
+DULL = 1e-3
+"""Rows this near to uniform cannot choose."""
+PATIENCE = 200
+"""A wait of fewer steps is no trouble."""
 
 
 def check(exam: Exam) -> Iterator[Finding]:
     state = exam.once(attention_state)
-    if state is None or exam.learning:
+    if state is None or exam.well:
         return
     if state.near_one_hot and max(state.near_one_hot) > ONE_HOT:
         yield from _saturated(exam, state)
@@ -30,16 +37,13 @@ def check(exam: Exam) -> Iterator[Finding]:
 def _saturated(exam: Exam, state: AttentionState) -> Iterator[Finding]:
     found = exam.unlocks(lambda fork: _softer(exam, fork)) if state.spread else None
     worst = max(state.near_one_hot)
+    spread = f"; the logits of a row spread by {number(max(state.spread))}" if state.spread else ""
     tried = f" With logits of spread 1 the loss falls by {percent(found.share, 1)} in {SHORT} steps." if found else ""
     yield Finding(
         cause="attention_saturated",
-        sure=0.92 if found else 0.7,
-        explains=0.92 if found else 0.7,
-        evidence=(
-            f"In a layer {percent(worst, 0)} of the rows put more than 0.99 on one key"
-            + (f"; the logits of a row spread by {number(max(state.spread))}." if state.spread else ".")
-            + tried,
-        ),
+        sure=0.92 if found else 0.75,
+        explains=0.92 if found else 0.8,
+        evidence=(f"In a layer {percent(worst, 0)} of the rows put more than 0.99 on one key{spread}.{tried}",),
         advice="begin with smaller W_Q and W_K, normalise q and k (qk_norm), or rescale them now.",
         code="eureka.clear_start(model, inputs, positions=None, trained=True)",
         numbers={"near_one_hot": worst},
@@ -58,27 +62,58 @@ def _softer(exam: Exam, fork: Fork) -> None:
 
 
 def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:
-    """The paper's: near-uniform rows, little gradient at W_Q and W_K, and more of it with sharper rows."""
-    if state.hand_written or not state.ratio or min(state.ratio) > FEW:
+    """The paper's: near-uniform rows that hardly sharpen, little gradient at W_Q and W_K, and more of it with sharper rows."""
+    if state.ratio and min(state.ratio) > FEW:
         return
-    sharper = measure(exam, _sharper)
-    if sharper is None or not sharper.ratio or min(sharper.ratio) < 2 * min(state.ratio):
-        return
+    wait = _wait(exam, state)
+    if wait < PATIENCE or (not math.isfinite(wait) and max(state.sharpness) > DULL):
+        return  # rows that do not sharpen may have no need to
+    pace = f"it takes {number(wait)} more steps until a layer chooses" if math.isfinite(wait) else "no layer sharpens"
+    told = [
+        f"The rows of attention are within {percent(max(state.sharpness), 1)} of uniform; at the pace of the next {LONG} steps"
+        f" {pace}."
+    ]
+    sharper = _with_sharper_rows(exam) if state.ratio else None
+    if sharper is not None:
+        told.append(
+            f"W_Q and W_K get {number(min(state.ratio))} of the gradient of W_V; with NormSoftmax they get"
+            f" {number(min(sharper.ratio))}."
+        )
     yield Finding(
         cause="attention_flat",
-        sure=0.75,
+        sure=0.7,
         explains=0.8,
-        evidence=(
-            f"The rows of attention are within {percent(1 - min(state.entropy), 1)} of uniform, and W_Q and W_K get"
-            f" {number(min(state.ratio))} of the gradient of W_V; with NormSoftmax they get {number(min(sharper.ratio))}.",
-        ),
+        evidence=tuple(told),
         advice="sharpen the rows; `eureka race` shows on your own run whether it shortens the wait.",
         code='eureka.patch(model, "norm_softmax")',
-        numbers={"entropy": min(state.entropy), "ratio": min(state.ratio), "sharper": min(sharper.ratio)},
+        numbers={"entropy": min(state.entropy), "wait": wait},
     )
 
 
-def _sharper(fork: Fork) -> None:
+def _wait(exam: Exam, state: AttentionState) -> float:
+    """Steps until the rows of some layer have begun to choose, at the pace of the next steps of this run."""
+    fork = exam.case.fork()
+    with seeded():
+        for batch in exam.batches(LONG):
+            exam.case.train(fork, batch)
+    later = measure(exam, fork)
+    if later is None or len(later.sharpness) != len(state.sharpness):
+        return math.inf
+    pairs = [(max(a, DULL), max(b, DULL)) for a, b in zip(state.sharpness, later.sharpness, strict=True)]
+    return min((_until(a, b) for a, b in pairs), default=math.inf)
+
+
+def _until(now: float, then: float) -> float:
+    """Steps from then on until a sharpness that grows by the same factor every `LONG` steps is `SHARP`."""
+    if then >= SHARP:
+        return 0.0
+    return math.inf if then <= now else LONG * math.log(SHARP / then) / math.log(then / now)
+
+
+def _with_sharper_rows(exam: Exam) -> AttentionState | None:
     from eureka.patching.patch import patch
 
+    fork = exam.case.fork()
     patch(fork.model, "norm_softmax")
+    found = measure(exam, fork)
+    return found if found is not None and found.ratio else None

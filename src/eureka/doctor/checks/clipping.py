@@ -20,7 +20,7 @@ TIGHT = 0.05
 
 def check(exam: Exam) -> Iterator[Finding]:
     computed, used = exam.base.total("computed"), exam.base.total("used")
-    if exam.learning or not computed or not used or used > TIGHT * computed:
+    if exam.well or not computed or not used or used > TIGHT * computed:
         return
     limits = [limit for _, limit in exam.base.clips]
     found = exam.unlocks(_unclipped, at_once=False)

@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from eureka.doctor.exam import SHORT, Exam
+from eureka.doctor.exam import LONG, STEPS, Exam
 from eureka.doctor.finding import Finding
 from eureka.forks.case import Fork
 from eureka.forks.trial import gain, try_steps
 from eureka.formats import number, percent, plural
 
-OFTEN = 0.3
-"""A share of repeated rows above which it is worth a word."""
+OFTEN = 0.5
+"""A share of repeated rows above which it is worth a word: short rows of few tokens repeat by chance."""
+FEW = 64
+"""Rows that can be learned by heart."""
 USUAL = (0.05, 20.0)
 """Root mean squares of inputs that need no scaling."""
 
@@ -30,13 +32,16 @@ def check(exam: Exam) -> Iterator[Finding]:
 
 
 def model_inputs(exam: Exam) -> list[Tensor]:
-    """What the model is given in the first batch, one row a sample; masks and labels included."""
-    leaves = tree_leaves((exam.view.inputs, dict(exam.view.keywords)))
-    return [one for one in leaves if isinstance(one, Tensor) and one.dim() >= 2 and len(one) > 0]
+    """What the model is given in the first batch, one row a sample, without masks, labels and places by their names."""
+    named = {
+        name: one for name, one in exam.view.keywords.items() if not any(part in name for part in ("mask", "label", "position"))
+    }
+    leaves = tree_leaves((exam.view.inputs, named))
+    return [one for one in leaves if isinstance(one, Tensor) and one.dim() >= 2 and len(one) > 0 and one.dtype != torch.bool]
 
 
 def _constant(exam: Exam) -> Iterator[Finding]:
-    given = [one for one in model_inputs(exam) if one.dtype != torch.bool and not _is_zeros_and_ones(one)]
+    given = model_inputs(exam)
     if not given or len(given[0]) < 2:
         return
     main = given[0].detach().float()
@@ -73,6 +78,9 @@ def _repeated(exam: Exam) -> Iterator[Finding]:
     total = sum(counts.values())
     if total < 8 or len(counts) == 1:
         return
+    if len(batches) < STEPS and len(counts) <= FEW and exam.chance is not None and exam.level < 0.5 * exam.chance:
+        yield _by_heart(exam, len(counts))
+        return
     again = 1 - len(counts) / total
     alone = len(batches) > 1 and len({tuple(_rows(batch)) for batch in batches}) == 1
     if again < OFTEN:
@@ -88,15 +96,30 @@ def _repeated(exam: Exam) -> Iterator[Finding]:
     )
 
 
+def _by_heart(exam: Exam, rows: int) -> Finding:
+    """All the data is a few rows, and the loss on them is low."""
+    return Finding(
+        cause="data_repeated",
+        sure=0.75,
+        explains=0.85,
+        evidence=(
+            f"All the data is {plural(rows, 'row')} in {plural(len(exam.case.batches), 'batch', 'batches')}, and the loss on them"
+            f" is {exam.level:.4g}, where chance is {exam.chance:.4g}: they can be learned by heart.",
+        ),
+        advice="look at the loss on other data; if there is more data, look at the sampler and at what limits it.",
+        numbers={"rows": float(rows)},
+    )
+
+
 def _unscaled(exam: Exam) -> Iterator[Finding]:
     floats = [one for one in model_inputs(exam) if one.is_floating_point() and not _is_zeros_and_ones(one)]
-    if not floats or exam.learning:
+    if not floats or exam.well:
         return
     main = floats[0].detach().float()
     size, offset = float(main.square().mean().sqrt()), abs(float(main.mean())) / (float(main.std()) or 1.0)
     if USUAL[0] <= size <= USUAL[1] and offset < 20:
         return
-    batches = exam.batches(SHORT)
+    batches = exam.batches(LONG)
     scaled = gain(try_steps(exam.case, batches, _scaled), try_steps(exam.case, batches, _scaled, still=True))
     if not scaled.clear(0.03) or scaled.share < 3 * max(exam.progress.share, 0.0):
         return
@@ -105,8 +128,9 @@ def _unscaled(exam: Exam) -> Iterator[Finding]:
         sure=0.92,
         explains=0.93,
         evidence=(
-            f"Inputs have a root mean square of {number(size)} and a mean of {number(float(main.mean()))}; scaled to mean 0 and spread 1"
-            f" the loss falls by {percent(scaled.share, 1)} in {SHORT} steps, as they are by {percent(max(exam.progress.share, 0.0), 1)}.",
+            f"Inputs have a root mean square of {number(size)} and a mean of {number(float(main.mean()))}; scaled to mean 0 and"
+            f" spread 1 the loss falls by {percent(scaled.share, 1)} in {LONG} steps, as they are by"
+            f" {percent(max(exam.progress.share, 0.0), 1)}.",
         ),
         advice="normalise the inputs.",
         code="x = (x - x.mean()) / x.std()",

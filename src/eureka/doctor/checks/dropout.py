@@ -1,9 +1,10 @@
-"""Does dropout drown the signal? A trial without it."""
+"""Does dropout drown the signal? How far gradients of one batch agree, and a trial without it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import nn
 
 from eureka.doctor.changes import no_dropout
@@ -13,35 +14,43 @@ from eureka.formats import number, percent
 
 LEAST = 0.4
 """Dropout below this is not tried."""
+AGREE = 0.25
+"""Gradients of one batch whose cosine is below this say more about dropout than about the batch."""
 
 
 def check(exam: Exam) -> Iterator[Finding]:
-    strongest = max((rate for rate in _rates(exam.case.model)), default=0.0)
-    if strongest < LEAST or exam.learning:
+    strongest = max(_rates(exam.case.model), default=0.0)
+    if strongest < LEAST or exam.well:
         return
+    cosine = _agreement(exam)
     found = exam.unlocks(no_dropout)
-    if found is None:
+    if found is None and cosine > AGREE:
         return
+    tried = f" Without it the loss falls by {percent(found.share, 1)} in {SHORT} steps." if found else ""
     yield Finding(
         cause="dropout_too_large",
-        sure=0.92,
+        sure=0.93 if found else 0.85,
         explains=0.95,
         evidence=(
-            f"Dropout of {number(strongest)}: without it the loss falls by {percent(found.share, 1)} in {SHORT} steps, with it by"
-            f" {percent(max(exam.progress.share, 0.0), 1)}.",
+            f"With dropout of {number(strongest)} two gradients of the same batch have a cosine of {number(cosine)}; without it"
+            f" they are equal.{tried}",
         ),
         advice="lower the dropout; 0 to 0.2 is usual.",
         code="for m in model.modules(): m.p = 0.1 if isinstance(m, torch.nn.Dropout) else getattr(m, 'p', None)",
-        numbers={"dropout": strongest, "gain": found.share},
+        numbers={"dropout": strongest, "cosine": cosine},
     )
+
+
+def _agreement(exam: Exam) -> float:
+    """The cosine of the gradients of one batch with different units dropped: the mean of three pairs."""
+    batch = exam.case.batches[0]
+    first, second, third = (exam.gradient(batch, seed=seed) for seed in range(3))
+    pairs = ((first, second), (second, third), (first, third))
+    return sum(float(torch.cosine_similarity(a, b, dim=0)) for a, b in pairs) / 3
 
 
 def _rates(model: nn.Module) -> list[float]:
     found = [float(module.p) for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
-    for module in model.modules():
-        found += [
-            value
-            for name in ("dropout", "attention_dropout", "dropout_p")
-            if isinstance(value := getattr(module, name, None), float)
-        ]
-    return found
+    names = ("dropout", "attention_dropout", "dropout_p")
+    settings = [getattr(module, name, None) for module in model.modules() for name in names]
+    return found + [value for value in settings if isinstance(value, float)]

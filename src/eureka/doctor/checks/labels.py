@@ -6,117 +6,170 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from eureka.doctor.checks.targets import asked_offset
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.sight import sequence_of
+from eureka.doctor.view import View
 from eureka.formats import percent
 
-LEAST, MOST = 256, 2000
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+LEAST, MOST = 256, 1200
 """Samples that are needed, and that are looked at."""
+COLUMNS = 512
+"""Inputs that the forest is given, at most."""
 SHUFFLES = 10
+CLEAR = 5.0
+"""A relation is found if it exceeds that of shuffled labels by this many standard deviations."""
 LAGS = 8
+"""Tokens so far before a label, and so few after it, are looked at."""
 
 
 def check(exam: Exam) -> Iterator[Finding]:
     chance = exam.chance
-    if exam.learning or chance is None or exam.level < 0.9 * chance:
+    if exam.well or chance is None or exam.level < 0.9 * chance:
         return
-    found = _in_sequences(exam) if exam.once(asked_offset) is not None else _in_samples(exam)
+    views = [exam.peek(batch=batch) for batch in exam.case.batches]
+    found = _in_sequences(views) if _labels_of(views[0]) is not None else _in_samples(views)
     if found is None:
         return
     yield Finding(
         cause="labels_unrelated",
         sure=0.85,
-        explains=0.9,
+        explains=0.92,
         evidence=(found, f"The loss is {exam.level:.4g}, and chance is {chance:.4g}."),
         advice="look at how inputs and labels are joined: an index that is off, a shuffle of one and not of the other.",
     )
 
 
-def _in_samples(exam: Exam) -> str | None:
-    """What a forest of trees finds, if that is nothing."""
-    found = _samples(exam)
-    if found is None or len(found[1]) < LEAST or len(np.unique(found[1])) < 2:
+def _labels_of(view: View) -> tuple[Tensor, Tensor] | None:
+    """Tokens and the label at each of them, where there is one; labels that do not count are -1."""
+    tokens, call = view.tokens, next((one for one in view.losses if one.name in ("cross_entropy", "nll_loss")), None)
+    if tokens is None or call is None or call.target.is_floating_point() or call.target.numel() < len(tokens) * 2:
         return None
-    score, shuffled = _scores(*found)
-    if score > shuffled.max():
+    labels = call.target.detach()
+    labels = labels.masked_fill(labels == int(call.settings.get("ignore_index", -100)), -1)
+    if labels.numel() % len(tokens):
         return None
-    return (
-        f"A forest of trees finds no relation between inputs and labels in {len(found[1]):,} samples: it is right in {percent(score)} of"
-        f" those it has not seen, and in up to {percent(float(shuffled.max()))} when labels are shuffled."
-    )
+    labels = labels.reshape(len(tokens), -1)
+    width = min(labels.shape[1], tokens.shape[1])  # a loss may leave out the last place
+    return tokens[:, :width].long(), labels[:, :width].long()
 
 
-def _in_sequences(exam: Exam) -> str | None:
-    """What the tokens before say about the next one, if that is nothing."""
-    rows = [view.tokens for batch in exam.case.batches if (view := exam.peek(batch=batch)).tokens is not None]
-    if not rows or len({one.shape[1] for one in rows}) > 1:
+def _in_sequences(views: list[View]) -> str | None:
+    """What the tokens around a place say about its label, if that is nothing."""
+    pairs = [pair for view in views if (pair := _labels_of(view)) is not None]
+    if len({pair[0].shape[1] for pair in pairs}) != 1:
         return None
-    tokens = torch.cat(rows).cpu().numpy()
+    tokens, labels = (torch.cat(parts).cpu().numpy() for parts in zip(*pairs, strict=True))
+    if (labels >= 0).sum() < LEAST:
+        return None
     rng = np.random.default_rng(0)
-    own, mixed = (
-        _related(tokens),
-        np.array([_related(rng.permutation(tokens.ravel()).reshape(tokens.shape)) for _ in range(SHUFFLES)]),
-    )
-    if (own > mixed.max(axis=0)).any():
+    own = _related(tokens, labels)
+    mixed = np.array([_related(tokens, _shuffled(labels, rng)) for _ in range(SHUFFLES)])
+    if (own > mixed.mean(axis=0) + CLEAR * mixed.std(axis=0) + 1e-9).any():
         return None
     return (
-        f"In {tokens.size:,} tokens the next one is no more related to the {LAGS} before it, and no more often among them, than when all"
-        " tokens are shuffled."
+        f"{(labels >= 0).sum():,} labels are no more related to any token up to {LAGS} places before or after them, and occur no"
+        " more often among the tokens before them, than labels that were shuffled."
     )
 
 
-def _related(tokens: np.ndarray) -> np.ndarray:
-    """For each lag the information (in bits) that a token has about the one so far on; and how often a token was there before."""
-    size = int(tokens.max()) + 1
-    found = []
-    for lag in range(1, min(LAGS, tokens.shape[1] - 1) + 1):
-        pairs = tokens[:, :-lag].astype(np.int64) * size + tokens[:, lag:]
-        counts = np.unique(pairs, return_counts=True)[1] / pairs.size
-        one = np.unique(tokens[:, :-lag], return_counts=True)[1] / pairs.size
-        two = np.unique(tokens[:, lag:], return_counts=True)[1] / pairs.size
-        found.append(_entropy(one) + _entropy(two) - _entropy(counts))
-    before = np.mean([[token in row[:t] for t, token in enumerate(row)] for row in tokens[:256].tolist()])
-    return np.array([*found, before])
+def _shuffled(labels: Ints, rng: np.random.Generator) -> Ints:
+    """The labels that count change places among each other."""
+    mixed, counted = labels.copy(), labels >= 0
+    mixed[counted] = rng.permutation(labels[counted])
+    return mixed
 
 
-def _entropy(shares: np.ndarray) -> float:
+def _related(tokens: Ints, labels: Ints) -> Floats:
+    """The bits that a token so far away tells about a label; and how often a label was there as a token before."""
+    found, length = [], tokens.shape[1]
+    for lag in range(-LAGS, LAGS + 1):
+        if abs(lag) < length:
+            near = tokens[:, max(0, -lag) : length - max(0, lag)]
+            far = labels[:, max(0, lag) : length - max(0, -lag)]
+            found.append(_information(near[far >= 0], far[far >= 0]))
+    earlier = [[label in row[:t] for t, label in enumerate(asked) if label >= 0] for row, asked in _rows(tokens, labels)]
+    before = [value for values in earlier for value in values]
+    return np.array([*found, float(np.mean(before)) if before else 0.0])
+
+
+def _rows(tokens: Ints, labels: Ints) -> Iterator[tuple[list[int], list[int]]]:
+    return zip(tokens[:256].tolist(), labels[:256].tolist(), strict=True)
+
+
+def _information(one: Ints, other: Ints) -> float:
+    if not len(one):
+        return 0.0
+    pairs = one.astype(np.int64) * (int(other.max()) + 1) + other
+    return _entropy(one) + _entropy(other) - _entropy(pairs)
+
+
+def _entropy(values: Ints) -> float:
+    shares = np.unique(values, return_counts=True)[1] / len(values)
     return float(-(shares * np.log2(shares)).sum())
 
 
-def _samples(exam: Exam) -> tuple[np.ndarray, np.ndarray] | None:
+def _in_samples(views: list[View]) -> str | None:
+    """What a forest of trees finds, if that is nothing."""
+    found = _samples(views)
+    if found is None or len(found[1]) < LEAST or len(np.unique(found[1])) < 2:
+        return None
+    score, usual, error = _score(*found)
+    if score > usual + 2.0 * error:
+        return None
+    return (
+        f"A forest of trees finds no relation between inputs and labels in {len(found[1]):,} samples: it is right in"
+        f" {percent(score)} of those it has not seen, and the most frequent label in {percent(usual)}."
+    )
+
+
+def _samples(views: list[View]) -> tuple[Floats, Ints] | None:
     """One row a sample: what the model was given, and the label; None where a sample has no one label."""
     features, labels = [], []
-    for batch in exam.case.batches:
-        view = exam.peek(batch=batch)
+    for view in views:
         call = next((one for one in view.losses if one.name in ("cross_entropy", "nll_loss")), None)
-        given = sequence_of(view) if sequence_of(view) is not None else _first(view.inputs)
+        sequence = sequence_of(view)
+        given = sequence if sequence is not None else _first(view.inputs)
         if call is None or given is None or call.target.dim() != 1 or len(call.target) != len(given):
             return None
-        features.append(given.detach().float().flatten(1).cpu().numpy())
+        features.append(_features(given.detach()))
         labels.append(call.target.detach().cpu().numpy())
-    x, y = np.concatenate(features)[:MOST], np.concatenate(labels)[:MOST]
-    return x, y
+    if len({one.shape[1] for one in features}) != 1:
+        return None
+    return np.concatenate(features)[:MOST], np.concatenate(labels)[:MOST]
+
+
+def _features(given: Tensor) -> Floats:
+    """The values themselves, and for tokens how often each occurs."""
+    flat = given.float().flatten(1).cpu().numpy().astype(np.float64)
+    if given.is_floating_point() or int(given.max()) > 4096:
+        return flat
+    size = 4097
+    counts = np.stack([np.bincount(row, minlength=size)[:size] for row in given.cpu().numpy()]).astype(np.float64)
+    return np.concatenate([flat, counts], axis=1)
 
 
 def _first(inputs: tuple[object, ...]) -> Tensor | None:
     return next((one for one in inputs if isinstance(one, torch.Tensor) and one.dim() >= 2), None)
 
 
-def _scores(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-    """The accuracy of a forest on held-out samples, with the labels and with shuffled labels."""
+def _score(x: Floats, y: Ints) -> tuple[float, float, float]:
+    """The accuracy of a forest on held-out samples, that of the most frequent label, and the standard error of such a share."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    rng = np.random.default_rng(0)
-    if x.shape[1] > 512:
-        x = x[:, rng.choice(x.shape[1], 512, replace=False)]
     half = len(y) // 2
-
-    def score(labels: np.ndarray) -> float:
-        forest = ExtraTreesClassifier(60, min_samples_leaf=2, random_state=0).fit(x[:half], labels[:half])
-        return float((forest.predict(x[half:]) == labels[half:]).mean())
-
-    return score(y), np.array([score(rng.permutation(y)) for _ in range(5)])
+    usual = float(np.bincount(y[half:]).max()) / (len(y) - half)
+    error = float(np.sqrt(usual * (1 - usual) / (len(y) - half)))
+    x = x[:, x.std(axis=0) > 0]
+    if not x.shape[1]:
+        return usual, usual, error
+    if x.shape[1] > COLUMNS:
+        x = x[:, np.random.default_rng(0).choice(x.shape[1], COLUMNS, replace=False)]
+    forest = ExtraTreesClassifier(60, min_samples_leaf=2, random_state=0).fit(x[:half], y[:half])
+    return float((forest.predict(x[half:]) == y[half:]).mean()), usual, error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
@@ -19,6 +19,8 @@ def check(exam: Exam) -> Iterator[Finding]:
         if found is not None:
             yield found
             return
+    if exam.view.stretched is not None:
+        yield _crosswise("The loss", *exam.view.stretched)
 
 
 def _softmax_twice(call: LossCall) -> Finding | None:
@@ -64,9 +66,13 @@ def _sigmoid_twice(call: LossCall) -> Finding | None:
 def _broadcast(call: LossCall) -> Finding | None:
     if call.name not in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss") or call.given.shape == call.target.shape:
         return None
+    return _crosswise(call.name, call.given.shape, call.target.shape)
+
+
+def _crosswise(what: str, given: Sequence[int], target: Sequence[int]) -> Finding:
     return _misuse(
-        f"{call.name} compares a tensor of shape {tuple(call.given.shape)} with one of shape {tuple(call.target.shape)}: every value"
-        " is compared with every other.",
+        f"{what} compares a tensor of shape {tuple(given)} with one of shape {tuple(target)}: every value is compared with every"
+        " other, and the best answer is the mean.",
         "give both the same shape, for example with squeeze(-1).",
     )
 

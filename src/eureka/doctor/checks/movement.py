@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torch import nn
+
+from eureka.doctor.checks.units import dead_layers
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
 from eureka.forks.trial import Watched
-from eureka.formats import listing, number, percent
+from eureka.formats import listing, number, percent, plural
 
 LEAST = 0.02
 """Parameters with less than this share of the gradient are not worth a word."""
@@ -16,6 +19,7 @@ LEAST = 0.02
 def check(exam: Exam) -> Iterator[Finding]:
     yield from _without_gradient(exam)
     yield from _outside(exam)
+    yield from _nobodys(exam)
 
 
 def _without_gradient(exam: Exam) -> Iterator[Finding]:
@@ -47,13 +51,13 @@ def _without_gradient(exam: Exam) -> Iterator[Finding]:
     frozen = [name for name, one in named.items() if not one.requires_grad]
     cut = [name for name in mute if named[name].requires_grad]
     cut_share = sum(named[name].numel() for name in cut) / total
-    if cut_share > 0.05 and not exam.learning:
+    if cut_share > 0.05 and not exam.well and not exam.once(dead_layers):
         yield _nothing(
             f"{percent(cut_share)} of the parameters ask for a gradient and get exactly none ({_some(cut)}).",
             "look for detach(), no_grad() or .data between them and the loss, and for layers that are never used",
             min(1.0, 0.5 + cut_share / 2),
         )
-    elif share > 0.5 and frozen and not exam.learning:
+    elif share > 0.5 and frozen and not exam.well and (exam.chance is None or exam.level > 0.5 * exam.chance):
         frozen_share = sum(named[name].numel() for name in frozen) / total
         yield _nothing(
             f"{percent(frozen_share)} of the parameters are frozen (requires_grad is False: {_some(frozen)}),"
@@ -79,11 +83,11 @@ def _outside(exam: Exam) -> Iterator[Finding]:
         return
     all_computed = sum(one.computed for one in exam.base.parameters.values())
     share = (_computed(outside) / all_computed) ** 0.5 if all_computed else 0.0
-    if share < LEAST or exam.learning:
+    if share < LEAST:
         return
     yield Finding(
         cause="not_in_optimizer",
-        sure=0.97,
+        sure=0.97 if share > 0.2 or not exam.well else 0.7,
         explains=max(share, 0.5),
         evidence=(
             f"{_some(sorted(outside))} get {percent(share)} of the gradient's norm and no update"
@@ -92,6 +96,29 @@ def _outside(exam: Exam) -> Iterator[Finding]:
         advice="give all parameters to the optimiser, or add them as a group.",
         code="optimizer.add_param_group({'params': […]})",
         numbers={"share": share},
+    )
+
+
+def _nobodys(exam: Exam) -> Iterator[Finding]:
+    """Weights that take part and belong neither to the model's parameters nor to the optimiser."""
+    fork = exam.glass
+    known = {id(one) for one in fork.model.parameters()}
+    known |= {id(one) for group in fork.optimizer.param_groups for one in group["params"]}
+    strangers = [one for one in exam.view.leaves if id(one) not in known and isinstance(one, nn.Parameter)]
+    if not strangers:
+        return
+    count, registered = sum(one.numel() for one in strangers), sum(one.numel() for one in fork.model.parameters())
+    yield Finding(
+        cause="not_in_optimizer",
+        sure=0.96,
+        explains=max(0.7, count / (count + registered)),
+        evidence=(
+            f"{plural(len(strangers), 'weight tensor')} with {count:,} elements take part in the forward pass and are not among"
+            " model.parameters(): no optimiser that was given those can move them.",
+        ),
+        advice="hold modules in nn.ModuleList or nn.ModuleDict, not in a list or dict.",
+        code="self.blocks = nn.ModuleList(blocks)",
+        numbers={"elements": float(count)},
     )
 
 

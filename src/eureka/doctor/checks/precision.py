@@ -22,15 +22,15 @@ def check(exam: Exam) -> Iterator[Finding]:
         return
     share = lost / pushed
     dtype = str(named[next(iter(half))].dtype).removeprefix("torch.")
-    if exam.learning and share < 0.8:
+    if exam.well and share < 0.8:
         return
     yield Finding(
         cause="precision",
         sure=0.93,
         explains=share,
         evidence=(
-            f"{percent(share, 0)} of the updates of weights in {dtype} are smaller than its rounding and change nothing: the weights"
-            " have a gradient, and stay bit for bit as they were.",
+            f"{percent(share, 0)} of the updates of weights in {dtype} are smaller than its rounding and change nothing: the"
+            " weights have a gradient, and stay bit for bit as they were.",
         ),
         advice="keep the weights in float32 and use autocast for the computation, or an optimiser with a float32 copy.",
         code="model.float()  # and: with torch.autocast(device_type, dtype=torch.bfloat16): …",

@@ -5,43 +5,46 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from eureka.doctor.changes import both, fresh, rate_times
-from eureka.doctor.exam import SHORT, Exam
+from eureka.doctor.changes import both, fresh, rate_of, rate_times
+from eureka.doctor.exam import GUESSING, SHORT, Exam, mean
 from eureka.doctor.finding import Finding
-from eureka.forks.trial import Gain, gain
+from eureka.forks.trial import Change, Gain, Trace
 from eureka.formats import number, percent, rate
 
 FLAT = 0.002
 """A continued run that gains less than this share of the loss stands still."""
+SMALL = 1e-4
+"""Steps that change the weights by less than this share of their size are small: a thousandth is usual."""
 USUAL = 1e-3
 """The rate that is tried in place of one that is zero."""
+LOWER = 0.97
+"""A smaller rate ends this much lower, if the rate is too large."""
 
 
 def check(exam: Exam) -> Iterator[Finding]:
     if exam.case.assumed or not exam.base.total("computed"):
         return
-    if exam.learning:
-        if (thrown := _thrown(exam)) is not None:
-            yield thrown
-        return
-    small = _zero(exam) or _too_small(exam)
-    if small is not None:
-        yield small
-        return
-    large = _too_large(exam)
-    if large is not None:
-        yield large
+    found = _zero(exam)
+    if found is None and not exam.well:
+        found = _too_small(exam) or _too_large(exam)
+    if found is not None:
+        yield found
 
 
 def _rates(exam: Exam) -> list[float]:
     return sorted({float(group["lr"]) for group in exam.case.optimizer.param_groups})
 
 
+def _first_rate(exam: Exam) -> float:
+    """The rate that a schedule began with; 0 if no scheduler has left it."""
+    return max((float(group.get("initial_lr", 0.0)) for group in exam.case.optimizer.param_groups), default=0.0)
+
+
 def _zero(exam: Exam) -> Finding | None:
     used = exam.base.rates
     if not used or max(used) > 0:
         return None
-    first = max((float(group.get("initial_lr", 0.0)) for group in exam.case.optimizer.param_groups), default=0.0)
+    first = _first_rate(exam)
     came = f", down from {rate(first)}: the schedule has ended" if first > 0 else ""
     return Finding(
         cause="lr_too_small",
@@ -54,32 +57,41 @@ def _zero(exam: Exam) -> Finding | None:
 
 
 def _too_small(exam: Exam) -> Finding | None:
-    """Larger rates move what this one does not: such that a step changes the weights by about a hundredth, and a tenth of that."""
-    if exam.progress.share > FLAT or not exam.base.finite:
+    """Larger rates move what this one does not; a run that moves a little is asked only if its steps are tiny."""
+    size = _relative_update(exam)
+    if not exam.base.finite or (exam.progress.share > FLAT and size > SMALL):
         return None
-    furthest = 10.0 ** min(8, max(1, round(math.log10(0.01 / max(_relative_update(exam), 1e-12)))))
-    for factor in sorted({furthest, max(furthest / 10, 10.0)}, reverse=True):
-        found = exam.unlocks(rate_times(factor), times=10.0, at_once=False)
+    times = 3.0 if size < SMALL else 6.0  # tiny steps gain in proportion to the rate
+    for factor, change in _larger(exam, size):
+        found = exam.unlocks(change, times=times, at_once=False)
         if found is not None:
-            return _small_finding(exam, factor, found)
+            return _small_finding(exam, factor, found, size)
     return None
 
 
-def _small_finding(exam: Exam, factor: float, found: Gain) -> Finding:
-    now = max(_rates(exam))
-    relative = _relative_update(exam)
+def _larger(exam: Exam, size: float) -> Iterator[tuple[float, Change]]:
+    """The rate that a schedule began with; and those that change the weights by about a hundredth in a step, and less."""
+    now, first = max(_rates(exam)), _first_rate(exam)
+    if first > 10 * now > 0:
+        yield first / now, rate_of(first)
+    furthest = min(14, max(1, round(math.log10(0.01 / max(size, 1e-16)))))
+    for power in range(furthest, max(furthest - 3, 0), -1):
+        yield 10.0**power, rate_times(10.0**power)
+
+
+def _small_finding(exam: Exam, factor: float, found: Gain, size: float) -> Finding:
     return Finding(
         cause="lr_too_small",
         sure=0.9,
         explains=0.95,
         evidence=(
-            f"At {rate(now)} the loss falls by {percent(max(exam.progress.share, 0.0), 2)} in {len(exam.base.losses)} steps;"
-            f" at {number(factor)} times that rate by {percent(found.share, 1)} in {SHORT}.",
-            f"A step changes the weights by {number(relative)} of their size.",
+            f"At {rate(max(_rates(exam)))} the loss falls by {percent(max(exam.progress.share, 0.0), 2)} in"
+            f" {len(exam.base.losses)} steps; at {number(factor)} times that rate by {percent(found.share, 1)} in {SHORT}.",
+            f"A step changes the weights by {number(size)} of their size; a thousandth is usual.",
         ),
         advice=f"raise the learning rate about {number(factor)} times.",
         code=f"for group in optimizer.param_groups: group['lr'] *= {factor:g}",
-        numbers={"factor": factor, "gain": found.share, "relative_update": relative},
+        numbers={"factor": factor, "gain": found.share, "relative_update": size},
     )
 
 
@@ -89,54 +101,58 @@ def _relative_update(exam: Exam) -> float:
 
 
 def _too_large(exam: Exam) -> Finding | None:
-    """The loss rises, is not a number, or is no better than chance, and a smaller rate learns, from here or from fresh weights."""
-    level, chance = exam.level, exam.chance
+    """The loss rises, is not a number, or is no better than chance, and a smaller rate does better, from here or from scratch."""
     rising = not exam.base.finite or exam.progress.mean < -2 * exam.progress.error
-    high = not math.isfinite(level) or (chance is not None and level > 0.97 * chance) or _rose(exam)
-    if math.isfinite(level) and rising:
+    if exam.finite and rising:
         for factor in (0.1, 0.01):
             found = exam.unlocks(rate_times(factor), at_once=False)
             if found is not None:
-                return _large_finding(exam, factor, found, "from here")
-    return _from_fresh(exam) if high or rising else None
+                told = f"from here {number(factor)} times that rate lowers it by {percent(found.share, 1)} in {SHORT} steps"
+                return _large_finding(exam, factor, told)
+    return _from_fresh(exam) if rising or exam.guessing or _rose(exam) else None
 
 
 def _from_fresh(exam: Exam) -> Finding | None:
-    if exam.fresh_progress.clear(0.03):
+    """From fresh weights this rate leads above chance, and a smaller one lower than that."""
+    own = exam.trial(fresh)
+    reached = _end(own)
+    bound = GUESSING * exam.chance if exam.chance is not None else exam.level
+    if reached < bound:
         return None
     for factor in (0.1, 0.01):
-        found = exam.unlocks(rate_times(factor), least=0.03, times=3.0, anew=True)
-        if found is not None:
-            return _large_finding(exam, factor, found, "from fresh weights")
+        end = _end(exam.trial(both(fresh, rate_times(factor))))
+        if end < LOWER * reached and (_thrown(exam, reached) or end < LOWER * exam.end):
+            now = f"this rate to {_told(reached)}"
+            return _large_finding(
+                exam, factor, f"from fresh weights {number(factor)} times that rate leads to {_told(end)} in {SHORT} steps, {now}"
+            )
     return None
 
 
-def _thrown(exam: Exam) -> Finding | None:
-    """The loss falls, but from far above chance; a smaller rate from fresh weights is below it at once."""
-    if exam.chance is None or not exam.base.finite or min(exam.base.losses) < 1.1 * exam.chance:
-        return None
-    for factor in (0.1, 0.01):
-        tried = exam.trial(both(fresh, rate_times(factor)))
-        if tried.finite and mean_of(tried.losses[-5:]) < 0.9 * mean_of(exam.base.losses[-5:]):
-            return _large_finding(exam, factor, gain(tried, exam.still), "from fresh weights")
-    return None
+def _thrown(exam: Exam, loss: float) -> bool:
+    """Whether a loss is far above chance, or the run of now is not a number."""
+    return not exam.base.finite or (exam.chance is not None and loss > 1.1 * exam.chance)
 
 
-def _large_finding(exam: Exam, factor: float, found: Gain, whence: str) -> Finding:
-    now = max(_rates(exam))
-    level = f"{exam.level:.4g}" if math.isfinite(exam.level) else "not a number"
+def _end(trace: Trace) -> float:
+    """The mean of the last losses; infinite where one is not a number."""
+    return mean(trace.losses[-5:]) if trace.finite else math.inf
+
+
+def _told(loss: float) -> str:
+    return f"{loss:.4g}" if math.isfinite(loss) else "no number"
+
+
+def _large_finding(exam: Exam, factor: float, tried: str) -> Finding:
     beside = f" (chance is {exam.chance:.4g})" if exam.chance else ""
     return Finding(
         cause="lr_too_large",
-        sure=0.9,
-        explains=0.95,
-        evidence=(
-            f"The loss is {level}{beside} at a rate of {rate(now)}; {whence}, {number(factor)} times that rate lowers it by"
-            f" {percent(found.share, 1)} in {SHORT} steps, this rate by {percent(max(exam.progress.share, -1.0), 1)}.",
-        ),
+        sure=0.93,
+        explains=0.97,
+        evidence=(f"The loss is {_told(exam.level)}{beside} at a rate of {rate(max(_rates(exam)))}; {tried}.",),
         advice="lower the learning rate, and go back to weights from before the loss rose (or begin again).",
         code=f"for group in optimizer.param_groups: group['lr'] *= {factor:g}",
-        numbers={"factor": factor, "gain": found.share},
+        numbers={"factor": factor},
     )
 
 
@@ -147,7 +163,3 @@ def _rose(exam: Exam) -> bool:
     values = exam.curve[1]
     tail = values[-max(3, len(values) // 10) :]
     return bool(len(values) >= 10 and tail.mean() > 1.3 * values.min() + 1e-9)
-
-
-def mean_of(values: list[float]) -> float:
-    return sum(values) / len(values)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
+from eureka.doctor.padding import fill_of
 from eureka.doctor.sight import sees_itself, sees_later
 from eureka.formats import percent, plural
 
@@ -76,35 +77,29 @@ def _ignored(exam: Exam) -> Iterator[Finding]:
     call = next((one for one in exam.view.losses if one.name in ("cross_entropy", "nll_loss")), None)
     if call is None or call.target.is_floating_point():
         return
-    index = int(call.settings.get("ignore_index", -100))
     target = call.target.detach().flatten()
+    index, weights = int(call.settings.get("ignore_index", -100)), call.settings.get("weight")
     dropped = target == index
+    told = f"Label {index} is ignored (ignore_index={index}) though it is a class"
+    if not bool(dropped.any()) and isinstance(weights, Tensor):
+        dropped = (weights == 0)[target.clamp_min(0)] & (target >= 0)
+        told = "The loss gives a weight of 0 to a class"
+    elif index < 0 or index >= (exam.classes or 0) or _fills(exam, index, target):
+        return
     share = float(dropped.float().mean())
-    if index < 0 or not share or index >= (exam.classes or 0) or _is_padding(exam, index):
+    if not share:
         return
     yield Finding(
         cause="labels_ignored",
-        sure=0.93 if share > 0.02 else 0.6,
-        explains=min(1.0, 0.4 + share),
-        evidence=(
-            f"Label {index} is ignored (ignore_index={index}) though it is a class: {percent(share)} of the labels"
-            f" ({int(dropped.sum()):,} of {len(target):,} in a batch) never count.",
-        ),
+        sure=0.95 if share > 0.02 else 0.6,
+        explains=min(1.0, 0.5 + share),
+        evidence=(f"{told}: {percent(share)} of the labels ({int(dropped.sum()):,} of {len(target):,} in a batch) never count.",),
         advice="mark labels that do not matter with -100, the default of ignore_index, and no class.",
         numbers={"share": share},
     )
 
 
-def _is_padding(exam: Exam, token: int) -> bool:
-    """Whether a token fills the ends of rows and nothing else, as padding does."""
-    tokens = exam.view.tokens
-    if tokens is None or tokens.dim() != 2:
-        return False
-    here = tokens == token
-    inner = here & ~_trailing(here) & ~_trailing(here.flip(1)).flip(1)
-    return bool(here.any() and not inner.any())
-
-
-def _trailing(here: Tensor) -> Tensor:
-    """The places from which on to the end of the row it is true everywhere."""
-    return here.flip(1).cumprod(dim=1).flip(1).bool()
+def _fills(exam: Exam, token: int, target: Tensor) -> bool:
+    """Whether labels are tokens, and this one only fills the ends of rows, as padding does."""
+    fill, tokens = exam.once(fill_of), exam.view.tokens
+    return fill is not None and tokens is not None and fill.token == token and 2 * len(target) > tokens.numel()

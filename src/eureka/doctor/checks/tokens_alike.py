@@ -1,4 +1,4 @@
-"""Have the tokens become alike? How far they differ from each other in the last layers, beside the gradient that is left."""
+"""Have the tokens become alike? How far those of a sample differ from each other, from layer to layer."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from torch import Tensor, nn
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
 from eureka.formats import number
-from eureka.patching.attach import find_sites
 
 ALIKE = 0.02
-"""Tokens whose differences are below this share of their size."""
+"""Tokens whose differences are below this share of their size are alike."""
 
 
 def check(exam: Exam) -> Iterator[Finding]:
-    if exam.learning:
+    if exam.well:
         return
     differences = _differences(exam)
-    if len(differences) < 2:
+    if len(differences) < 4:
         return
-    first, last = differences[0], differences[-1]
+    first, last = max(differences[: len(differences) // 3]), max(differences[-2:])
     if last > ALIKE or first < 5 * last:
         return
     yield Finding(
@@ -31,8 +30,8 @@ def check(exam: Exam) -> Iterator[Finding]:
         sure=0.85,
         explains=0.9,
         evidence=(
-            f"Tokens of a sample differ by {number(first)} of their size before the first attention and by {number(last)} before"
-            " the last: deeper layers see the same token everywhere.",
+            f"Tokens of a sample differ by {number(first)} of their size in the first layers and by {number(last)} in the last:"
+            " deeper layers see the same token everywhere.",
         ),
         advice="look for missing skip connections and for norms that undo them; a shallower model or residual scaling helps too.",
         numbers={"first": first, "last": last},
@@ -40,25 +39,21 @@ def check(exam: Exam) -> Iterator[Finding]:
 
 
 def _differences(exam: Exam) -> list[float]:
-    """For each attention layer, how far the tokens that enter it differ, by their size."""
-    model = exam._glass.model
-    found: list[float] = []
-    sites = find_sites(model).sites
-    handles = [site.module.register_forward_pre_hook(_keep(found), with_kwargs=True) for site in sites]
-    try:
-        exam.peek()
-    finally:
-        for handle in handles:
-            handle.remove()
-    return found
+    """For each module that gives tokens, in the order of the calls, how far the tokens of a sample differ, by their size."""
+    found: list[tuple[int, float]] = []
+
+    def keep(_name: str, _module: nn.Module, _args: Any, output: Any) -> None:
+        output = output[0] if isinstance(output, tuple) and output else output
+        if isinstance(output, Tensor) and output.dim() == 3 and output.is_floating_point() and output.shape[1] > 1:
+            found.append((output.shape[1], difference(output.detach())))
+
+    exam.observe(keep)
+    usual = max({length for length, _ in found}, key=[length for length, _ in found].count, default=0)
+    return [value for length, value in found if length == usual]
 
 
-def _keep(found: list[float]) -> Any:
-    def keep(_: nn.Module, args: Any, kwargs: Any) -> None:
-        entering = next((one for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.dim() == 3), None)
-        if entering is not None and entering.shape[1] > 1:
-            x = entering.detach().float()
-            centred = x - x.mean(dim=1, keepdim=True)
-            found.append(float(centred.square().mean().sqrt() / x.square().mean().sqrt().clamp_min(torch.finfo().tiny)))
-
-    return keep
+def difference(tokens: Tensor) -> float:
+    """How far the tokens of a sample are from their mean, by their size: (B, T, D)."""
+    x = tokens.float()
+    centred = x - x.mean(dim=1, keepdim=True)
+    return float(centred.square().mean().sqrt() / x.square().mean().sqrt().clamp_min(torch.finfo().tiny))

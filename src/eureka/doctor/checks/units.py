@@ -11,18 +11,23 @@ from eureka.formats import percent, plural
 MOST = 0.9
 
 
-def check(exam: Exam) -> Iterator[Finding]:
+def dead_layers(exam: Exam) -> list[float]:
+    """For each ReLU layer of which nearly all units are dead, their share."""
     shares = [float(silent.float().mean()) for silent in exam.view.silent]
-    dead = [share for share in shares if share > MOST]
-    if not dead or exam.learning:
+    return [share for share in shares if share > MOST]
+
+
+def check(exam: Exam) -> Iterator[Finding]:
+    shares, dead = exam.view.silent, exam.once(dead_layers)
+    if not dead or exam.well:
         return
     yield Finding(
         cause="dead_units",
         sure=0.92,
-        explains=0.6 + 0.35 * len(dead) / len(shares),
+        explains=0.95 if max(dead) > 0.99 else 0.6 + 0.35 * len(dead) / len(shares),
         evidence=(
-            f"In {len(dead)} of {plural(len(shares), 'ReLU layer')} {percent(max(dead), 0)} of the units give zero for every token of a"
-            " batch: nothing behind them gets a gradient.",
+            f"In {len(dead)} of {plural(len(shares), 'ReLU layer')} {percent(max(dead), 0)} of the units give zero for every"
+            " token of a batch: nothing behind them gets a gradient.",
         ),
         advice="begin again with a lower rate or another initialisation (biases at 0), or use GELU or LeakyReLU.",
         numbers={"dead": max(dead)},
