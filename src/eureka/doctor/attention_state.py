@@ -48,7 +48,7 @@ def measure(exam: Exam, fork: Fork) -> AttentionState | None:
 
 
 def _by_probe(exam: Exam, fork: Fork) -> AttentionState | None:
-    fork.optimizer.step = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    fork.hold()
     fork.optimizer.zero_grad = lambda *args, **kwargs: None  # type: ignore[method-assign]
     with seeded(), AttentionProbe(fork.model) as probe, probe.look():
         loss = exam.case.train(fork, exam.case.batches[0])

@@ -16,7 +16,7 @@ from eureka.doctor.changes import both, fresh
 from eureka.doctor.frequencies import LabelCounter
 from eureka.doctor.view import View, look
 from eureka.forks.case import Case, Fork, seeded
-from eureka.forks.trial import Change, Gain, Trace, gain, try_steps
+from eureka.forks.trial import Change, Gain, Trace, gain, keep_gradient, try_steps
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ class Exam:
     def glass(self) -> Fork:
         """A fork to look into: its weights stay as they are."""
         fork = self.case.fork()
-        fork.optimizer.step = lambda *args, **kwargs: None  # type: ignore[method-assign]
+        fork.hold()
         return fork
 
     @cached_property
@@ -164,7 +164,7 @@ class Exam:
 
     def view_of(self, fork: Fork) -> View:
         """The first batch, as a fork is trained."""
-        fork.optimizer.step = lambda *args, **kwargs: None  # type: ignore[method-assign]
+        fork.hold()
         with seeded():
             return look(fork.model, lambda: self._loss(fork, self.case.batches[0]))[0]
 
@@ -223,20 +223,19 @@ class Exam:
             if not kept or view.loss is None:
                 return None
             if view.loss.requires_grad:
-                view.loss.backward()
+                view.loss.backward()  # type: ignore[no-untyped-call]
         return kept[0].grad
 
     def gradient(self, batch: Any, change: Change | None = None, seed: int = 0) -> Tensor:
         """The gradient of all parameters on a batch, as one vector, before anything is done to it."""
-        fork, kept = self.case.fork(), {}
+        fork = self.case.fork()
+        kept: dict[str, Tensor] = {}
         if change is not None:
             change(fork)
         for name, parameter in fork.model.named_parameters():
             if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(
-                    lambda p, name=name: kept.__setitem__(name, p.grad.detach().float().flatten().clone())  # type: ignore[misc]
-                )
-        fork.optimizer.step = lambda *args, **kwargs: None  # type: ignore[method-assign]
+                keep_gradient(parameter, lambda gradient, name=name: kept.__setitem__(name, gradient.float().flatten().clone()))  # type: ignore[misc]
+        fork.hold()
         with seeded(seed):
             self.case.train(fork, batch)
         return torch.cat([kept[name] for name in sorted(kept)]) if kept else torch.zeros(1)

@@ -34,11 +34,11 @@ def fill_of(exam: Exam) -> Fill | None:
         return None
     for trailing in (True, False):
         rows = tokens if trailing else tokens.flip(1)
-        for token in rows[:, -1].unique().tolist():
+        for token in torch.unique(rows[:, -1]).tolist():
             here = rows == token
             ends = here.flip(1).cumprod(dim=1).flip(1).bool()
             lengths = ends.sum(dim=1)
-            if torch.equal(here, ends) and int(ends.sum()) >= 2 * len(rows) and len(lengths.unique()) > 2:
+            if torch.equal(here, ends) and int(ends.sum()) >= 2 * len(rows) and len(set(lengths.tolist())) > 2:
                 return Fill(int(token), ends if trailing else ends.flip(1), trailing)
     return None
 

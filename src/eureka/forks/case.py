@@ -29,6 +29,14 @@ class Fork:
     model: nn.Module
     optimizer: Optimizer
 
+    def hold(self) -> None:
+        """From now on the optimiser's step does nothing."""
+        self.optimizer.step = _stay  # type: ignore[assignment,method-assign]
+
+
+def _stay(*_: Any, **__: Any) -> None:
+    return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -57,7 +65,7 @@ class Case:
             return torch.as_tensor(self.step(fork.model, fork.optimizer, batch)).detach()
         fork.optimizer.zero_grad(set_to_none=True)
         loss = self.loss_of(fork.model, batch)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         fork.optimizer.step()
         return loss.detach()
 
@@ -82,7 +90,7 @@ def make_case(
         raise RequestError(f"give loss=lambda model, batch: … or step=lambda model, optimizer, batch: …; {what}.")
     if step is not None and optimizer is None:
         raise RequestError("step=… needs optimizer=… too: a copy of it is passed to the step.")
-    assumed = ()
+    assumed: tuple[str, ...] = ()
     if optimizer is None:
         optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
         assumed = ("No optimizer was given: AdamW at 1e-3 is assumed, and nothing is said about yours.",)

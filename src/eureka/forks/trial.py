@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from eureka.forks.case import Case, Fork, seeded
 
@@ -35,6 +36,9 @@ class Watched:
     """elements with a gradient at an optimiser's step, counted at every step"""
     rounded: int = 0
     """of those, the elements that did not change"""
+
+    def add_gradient(self, gradient: Tensor) -> None:
+        self.computed += _squares(gradient)
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def try_steps(case: Case, batches: Sequence[Any], change: Change | None = None, 
     with seeded(), ExitStack() as stack:
         fork = case.fork()
         made = change(fork) if change is not None else None
-        if hasattr(made, "__enter__"):
+        if isinstance(made, AbstractContextManager):
             stack.enter_context(made)
         watch = stack.enter_context(_watching(fork, still=still))
         start = time.perf_counter()
@@ -105,8 +109,7 @@ def _watching(fork: Fork, *, still: bool) -> Iterator[_Watch]:
     with ExitStack() as stack:
         for name, parameter in named.items():
             if parameter.requires_grad and parameter.is_leaf:
-                handle = parameter.register_post_accumulate_grad_hook(_keep_gradient(watch.parameters[name]))
-                stack.callback(handle.remove)
+                stack.callback(keep_gradient(parameter, watch.parameters[name].add_gradient).remove)
         for name, module in fork.model.named_modules():
             handle = module.register_forward_pre_hook(_keep_mode(watch.modes, name))
             stack.callback(handle.remove)
@@ -115,12 +118,15 @@ def _watching(fork: Fork, *, still: bool) -> Iterator[_Watch]:
         yield watch
 
 
-def _keep_gradient(seen: Watched) -> Callable[[Tensor], None]:
-    def keep(parameter: Tensor) -> None:
-        if parameter.grad is not None:
-            seen.computed += _squares(parameter.grad)
+def keep_gradient(parameter: nn.Parameter, keep: Callable[[Tensor], None]) -> RemovableHandle:
+    """Hand over a parameter's gradient whenever backward has left one."""
 
-    return keep
+    def hand_over(one: Tensor) -> None:
+        if one.grad is not None:
+            keep(one.grad.detach())
+
+    handle: RemovableHandle = parameter.register_post_accumulate_grad_hook(hand_over)  # type: ignore[no-untyped-call]
+    return handle
 
 
 def _keep_mode(modes: dict[str, bool], name: str) -> Callable[[nn.Module, Any], None]:
@@ -177,7 +183,7 @@ def _watched_clipping(clips: list[tuple[float, float]]) -> Iterator[None]:
         clips.append((float(total), float(max_norm)))
         return total
 
-    module.clip_grad_norm_ = clip  # type: ignore[assignment]
+    module.clip_grad_norm_ = clip
     try:
         yield
     finally:

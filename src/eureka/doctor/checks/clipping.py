@@ -12,6 +12,7 @@ from torch import Tensor
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
 from eureka.forks.case import Fork
+from eureka.forks.trial import keep_gradient
 from eureka.formats import number, percent
 
 TIGHT = 0.05
@@ -48,9 +49,7 @@ def _unclipped(fork: Fork) -> Iterator[None]:
     """The optimiser gets the gradients as backward left them, whatever was done to them since."""
     kept: dict[Tensor, Tensor] = {}
     parameters = [one for one in fork.model.parameters() if one.requires_grad and one.is_leaf]
-    handles = [
-        one.register_post_accumulate_grad_hook(lambda p: kept.__setitem__(p, p.grad.detach().clone())) for one in parameters
-    ]
+    handles = [keep_gradient(one, lambda gradient, one=one: kept.__setitem__(one, gradient.clone())) for one in parameters]  # type: ignore[misc]
     original = fork.optimizer.step
 
     def step(*args: Any, **kwargs: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -128,7 +129,7 @@ class _Sums:
             return None
         content = float(rest[varied].mean())
         places = float((means[varied] - means[varied].mean(dim=0)).square().mean()) - content / self.count
-        return (max(places, 0.0) / content) ** 0.5
+        return math.sqrt(max(places, 0.0) / content)
 
 
 def _order(exam: Exam) -> float | None:
@@ -150,7 +151,7 @@ def _order(exam: Exam) -> float | None:
         return None
     last = slice(-1, None) if answers_everywhere(exam) else slice(None)
     by_content = _apart(other[:, last], plain[:, last])
-    return _apart(moved[:, last], plain[:, last]) / by_content if by_content else None
+    return float(_apart(moved[:, last], plain[:, last]) / by_content) if by_content else None
 
 
 def _apart(one: Tensor, other: Tensor) -> float:

@@ -35,7 +35,7 @@ def asked_offset(exam: Exam) -> int | None:
     if int(tokens.max()) >= head.shape[2]:
         return None
     plain = _loss(exam, lambda output: torch.zeros_like(output))
-    losses = {offset: _loss(exam, lambda output, k=offset: _naming(tokens, k, output)) for offset in OFFSETS}  # type: ignore[misc]
+    losses = {offset: _loss(exam, lambda output, k=offset: _naming(tokens, k, output)) for offset in OFFSETS}
     best = min(losses, key=losses.__getitem__)
     return best if losses[best] < 0.6 * plain else None
 
