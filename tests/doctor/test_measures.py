@@ -1,0 +1,172 @@
+"""What the checks measure, beside slow twins and planted truths."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from eureka.doctor.checks.attention import _until
+from eureka.doctor.checks.labels import _related
+from eureka.doctor.checks.positions import _Sums
+from eureka.doctor.checks.tokens_alike import difference
+from eureka.doctor.exam import Exam
+from eureka.doctor.frequencies import LabelCounter
+from eureka.doctor.sight import crosstalk, dependence, leak, unseen
+from eureka.doctor.view import look
+from eureka.forks.case import make_case
+
+
+def test_guessing_is_the_entropy_of_the_labels_that_count() -> None:
+    logits, labels = torch.randn(4000, 3), torch.tensor([0] * 2000 + [1] * 1000 + [2] * 500 + [-100] * 500)
+    with LabelCounter() as counter:
+        F.cross_entropy(logits, labels)
+        F.cross_entropy(input=logits, target=labels)
+    shares = np.array([4000, 2000, 1000]) / 7000
+    assert counter.guessing == pytest.approx(-(shares * np.log(shares)).sum() + 2 / 14000)
+
+
+def test_guessing_is_at_most_ln_of_the_classes_and_unknown_without_labels() -> None:
+    with LabelCounter() as counter:
+        F.cross_entropy(torch.randn(4, 4), torch.arange(4))
+    assert counter.guessing == math.log(4)
+    assert LabelCounter().guessing is None
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5])
+def test_the_loudness_of_positions_is_what_was_planted(share: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    places, sums = torch.randn(16, 32, generator=generator), _Sums()
+    for _ in range(20):
+        content = torch.randn(64, 16, 32, generator=generator)
+        token = torch.ones(64, 1, 32)  # the same in every sample: left out
+        sums.add(nn.Identity(), (torch.cat([token, content + share * places], dim=1),), {})
+    assert sums.ratio() == pytest.approx(share, abs=0.01)
+
+
+def test_few_samples_say_nothing_about_positions() -> None:
+    sums = _Sums()
+    sums.add(nn.Identity(), (torch.randn(8, 4, 4),), {})
+    assert sums.ratio() is None
+
+
+def test_alike_tokens_differ_by_nothing_and_others_by_their_spread() -> None:
+    assert difference(torch.randn(3, 1, 8).expand(3, 5, 8)) == pytest.approx(0.0, abs=1e-6)
+    x = torch.randn(3, 5, 8)
+    by_hand = (x - x.mean(1, keepdim=True)).square().mean().sqrt() / x.square().mean().sqrt()
+    assert difference(x) == pytest.approx(float(by_hand))
+
+
+def test_the_wait_goes_on_at_the_pace_that_was_measured() -> None:
+    assert _until(0.01, 0.02) == pytest.approx(40 * math.log(5) / math.log(2))
+    assert _until(0.05, 0.2) == 0.0
+    assert _until(0.02, 0.02) == math.inf
+
+
+def test_a_label_is_related_to_the_token_at_its_lag_only() -> None:
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, 8, (200, 20))
+    labels = np.full_like(tokens, -1)
+    labels[:, 3:] = tokens[:, :-3]
+    found = _related(tokens, labels)
+    assert int(found[:17].argmax()) == 8 + 3  # lags run from -8 to 8
+    assert found[11] == pytest.approx(3.0, abs=0.02)
+    assert found[9] < 0.1
+
+
+class Causal(nn.Module):
+    """One layer of attention over tokens; `ahead` places can be seen too early."""
+
+    def __init__(self, ahead: int = 0) -> None:
+        super().__init__()
+        self.embed, self.ahead = nn.Embedding(9, 8), ahead
+        self.places, self.head = nn.Parameter(torch.randn(12, 8)), nn.Linear(8, 9)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed(tokens) + self.places
+        seen = torch.ones(12, 12, dtype=torch.bool).tril(self.ahead)
+        return self.head(x + F.scaled_dot_product_attention(x, x, x, attn_mask=seen))  # type: ignore[no-any-return]
+
+
+def exam_of(model: nn.Module, batch: Any, loss: Any) -> Exam:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return Exam(make_case(model, [batch] * 2, loss=loss, optimizer=optimizer, step=None, most=2))
+
+
+def next_token(model: nn.Module, tokens: Tensor) -> Tensor:
+    return F.cross_entropy(model(tokens)[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 11])
+def test_a_leak_is_seen_where_there_is_one(ahead: int) -> None:
+    torch.manual_seed(0)
+    exam = exam_of(Causal(ahead), torch.randint(0, 9, (16, 12)), next_token)
+    found = exam.once(dependence)
+    assert found is not None
+    places, changes = found
+    for j, row in zip(places, changes, strict=True):  # slow twin: the mask itself
+        assert [bool(value > 1e-6) for value in row] == [j <= t + ahead for t in range(12)]
+    assert (leak(exam) is None) == (ahead == 0)
+
+
+class Pictures(nn.Module):
+    def __init__(self, kept: int = 16, batch_first: bool = True) -> None:
+        super().__init__()
+        self.kept = kept
+        self.attention, self.head = nn.MultiheadAttention(4, 1, batch_first=batch_first), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.flatten(2).transpose(1, 2)[:, : self.kept]
+        mixed, _ = self.attention(tokens, tokens, tokens, need_weights=False)
+        return self.head(mixed.mean(dim=1))  # type: ignore[no-any-return]
+
+
+def classify(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+def test_what_is_cut_off_the_input_is_unseen() -> None:
+    torch.manual_seed(0)
+    batch = (torch.randn(8, 4, 4, 4), torch.arange(8) % 3)
+    assert unseen(exam_of(Pictures(), batch, classify)) == 0.0
+    assert unseen(exam_of(Pictures(kept=4), batch, classify)) == 0.75
+
+
+def test_samples_hear_each_other_only_if_attention_runs_over_the_batch() -> None:
+    torch.manual_seed(0)
+    batch = (torch.randn(8, 4, 4, 4), torch.arange(8) % 3)
+    assert crosstalk(exam_of(Pictures(), batch, classify)) == 0.0
+    assert crosstalk(exam_of(Pictures(batch_first=False), batch, classify)) > 0.01
+
+
+def test_a_look_sees_the_loss_its_inputs_and_the_weights_of_nobody() -> None:
+    class Forgetful(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden, self.head = [nn.Linear(4, 4)], nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.hidden[0](x).relu())  # type: ignore[no-any-return]
+
+    model, x, y = Forgetful(), torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
+    view, products = look(model, lambda: F.cross_entropy(model(x), y))
+    assert products == 2
+    assert [call.name for call in view.losses] == ["cross_entropy"]
+    assert view.head is not None
+    assert view.head.shape == (5, 3)
+    known = {id(one) for one in model.parameters()}
+    assert [tuple(one.shape) for one in view.leaves if id(one) not in known] == [(4, 4), (4,)]
+    assert len(view.silent) == 1
+
+
+def test_a_column_minus_a_row_is_seen_and_equal_shapes_are_not() -> None:
+    model, x, y = nn.Linear(4, 1), torch.randn(5, 4), torch.randn(5)
+    crossed, _ = look(model, lambda: (model(x) - y).square().mean())
+    straight, _ = look(model, lambda: (model(x)[:, 0] - y).square().mean())
+    assert crossed.stretched == (torch.Size([5, 1]), torch.Size([5]))
+    assert straight.stretched is None
