@@ -133,4 +133,4 @@ def test_what_is_missing_is_told_in_a_sentence(given: dict[str, Any], told: str)
         "most": 3,
     }
     with pytest.raises(RequestError, match=told):
-        make_case(**{**arguments, **given}, most=3)
+        make_case(**{**arguments, **given})

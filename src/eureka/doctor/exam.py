@@ -28,6 +28,8 @@ LONG = 40
 """Steps of a trial of something that is suspected already."""
 LEARNING = 0.01
 """A gain of this share of the loss in `STEPS` steps is learning."""
+TINY = 1e-4
+"""Steps that change the weights by less than this share of their size are tiny: a thousandth is usual."""
 WELL = 0.05
 """A gain of this share is more than what fitting the frequencies of the labels brings."""
 LEARNED = 0.3
@@ -103,6 +105,12 @@ class Exam:
     def end(self) -> float:
         """The mean loss at the end of the continued run."""
         return mean(self.base.losses[-8:])
+
+    @property
+    def step_size(self) -> float:
+        """How far a step moves the weights, by their size."""
+        weight = self.base.total("weight")
+        return self.base.total("moved") / weight if weight else 0.0
 
     @property
     def finite(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from eureka.doctor.exam import SHORT, Exam
+from eureka.doctor.exam import SHORT, TINY, Exam
 from eureka.doctor.finding import Finding
 from eureka.forks.case import Fork
 from eureka.forks.trial import keep_gradient
@@ -25,19 +25,20 @@ def check(exam: Exam) -> Iterator[Finding]:
         return
     limits = [limit for _, limit in exam.base.clips]
     found = exam.unlocks(_unclipped, at_once=False)
-    if found is None:
+    if found is None and (exam.step_size > TINY or used > 0.2 * TIGHT * computed):
         return
     how = (
         f"clip_grad_norm_({number(statistics.median(limits))}) leaves"
         if limits
         else "Between backward() and step() there is left"
     )
-    tried = f"with the whole gradient the loss falls by {percent(found.share, 1)} in {SHORT} steps"
+    tried = f"with the whole gradient the loss falls by {percent(found.share, 1)} in {SHORT} steps" if found else ""
+    moved = f"a step changes the weights by {number(exam.step_size)} of their size, where a thousandth is usual"
     yield Finding(
         cause="clip_too_tight",
-        sure=0.93,
+        sure=0.93 if found else 0.9,
         explains=0.95,
-        evidence=(f"{how} {percent(used / computed, 2)} of the gradient's norm; {tried}.",),
+        evidence=(f"{how} {percent(used / computed, 2)} of the gradient's norm; {tried or moved}.",),
         advice="clip at about the usual norm of the gradient, here "
         f"{number(statistics.median([norm for norm, _ in exam.base.clips]) if limits else computed)}, or not at all.",
         numbers={"left": used / computed},

@@ -22,8 +22,8 @@ LEAST, MOST = 256, 1200
 """Samples that are needed, and that are looked at."""
 COLUMNS = 512
 """Inputs that the forest is given, at most."""
-SHUFFLES = 10
-CLEAR = 5.0
+SHUFFLES = 20
+CLEAR = 6.0
 """A relation is found if it exceeds that of shuffled labels by this many standard deviations."""
 LAGS = 8
 """Tokens so far before a label, and so few after it, are looked at."""

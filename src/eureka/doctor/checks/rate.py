@@ -6,15 +6,13 @@ import math
 from collections.abc import Iterator
 
 from eureka.doctor.changes import both, fresh, rate_of, rate_times
-from eureka.doctor.exam import GUESSING, SHORT, Exam, mean
+from eureka.doctor.exam import GUESSING, LONG, SHORT, TINY, Exam, mean
 from eureka.doctor.finding import Finding
 from eureka.forks.trial import Change, Gain, Trace
 from eureka.formats import number, percent, rate
 
 FLAT = 0.002
 """A continued run that gains less than this share of the loss stands still."""
-SMALL = 1e-4
-"""Steps that change the weights by less than this share of their size are small: a thousandth is usual."""
 USUAL = 1e-3
 """The rate that is tried in place of one that is zero."""
 LOWER = 0.97
@@ -58,14 +56,14 @@ def _zero(exam: Exam) -> Finding | None:
 
 def _too_small(exam: Exam) -> Finding | None:
     """Larger rates move what this one does not; a run that moves a little is asked only if its steps are tiny."""
-    size = _relative_update(exam)
-    if not exam.base.finite or (exam.progress.share > FLAT and size > SMALL):
+    size = exam.step_size
+    if not exam.base.finite or (exam.progress.share > FLAT and size > TINY):
         return None
-    times = 3.0 if size < SMALL else 6.0  # tiny steps gain in proportion to the rate
+    times, count = (3.0, LONG) if size < TINY else (6.0, SHORT)  # tiny steps gain in proportion to the rate
     for factor, change in _larger(exam, size):
-        found = exam.unlocks(change, times=times, at_once=False)
+        found = exam.unlocks(change, times=times, at_once=False, count=count)
         if found is not None:
-            return _small_finding(exam, factor, found, size)
+            return _small_finding(exam, factor, found, count)
     return None
 
 
@@ -75,29 +73,24 @@ def _larger(exam: Exam, size: float) -> Iterator[tuple[float, Change]]:
     if first > 10 * now > 0:
         yield first / now, rate_of(first)
     furthest = min(14, max(1, round(math.log10(0.01 / max(size, 1e-16)))))
-    for power in range(furthest, max(furthest - 3, 0), -1):
+    for power in range(furthest, max(furthest - 2, 0), -1):
         yield 10.0**power, rate_times(10.0**power)
 
 
-def _small_finding(exam: Exam, factor: float, found: Gain, size: float) -> Finding:
+def _small_finding(exam: Exam, factor: float, found: Gain, count: int) -> Finding:
     return Finding(
         cause="lr_too_small",
         sure=0.9,
         explains=0.95,
         evidence=(
             f"At {rate(max(_rates(exam)))} the loss falls by {percent(max(exam.progress.share, 0.0), 2)} in"
-            f" {len(exam.base.losses)} steps; at {number(factor)} times that rate by {percent(found.share, 1)} in {SHORT}.",
-            f"A step changes the weights by {number(size)} of their size; a thousandth is usual.",
+            f" {len(exam.base.losses)} steps; at {number(factor)} times that rate by {percent(found.share, 1)} in {count}.",
+            f"A step changes the weights by {number(exam.step_size)} of their size; a thousandth is usual.",
         ),
         advice=f"raise the learning rate about {number(factor)} times.",
         code=f"for group in optimizer.param_groups: group['lr'] *= {factor:g}",
-        numbers={"factor": factor, "gain": found.share, "relative_update": size},
+        numbers={"factor": factor, "gain": found.share, "step_size": exam.step_size},
     )
-
-
-def _relative_update(exam: Exam) -> float:
-    weight = exam.base.total("weight")
-    return exam.base.total("moved") / weight if weight else 0.0
 
 
 def _too_large(exam: Exam) -> Finding | None:
