@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from eureka.probes.linear import linear_probes
     from eureka.probes.position_share import position_share
     from eureka.probes.regions import attention_to
+    from eureka.racing.race import Race
+    from eureka.racing.remedy import Remedy
+    from eureka.racing.run import race
     from eureka.recipes import recipe
     from eureka.report.write import write_report
     from eureka.starts.clear_start import ClearStart, clear_start
@@ -42,6 +45,8 @@ __all__ = [
     "Finding",
     "OnlineDetector",
     "Operator",
+    "Race",
+    "Remedy",
     "RequestError",
     "RunConfig",
     "RunResult",
@@ -54,6 +59,7 @@ __all__ = [
     "make_operator",
     "patch",
     "position_share",
+    "race",
     "read_curve",
     "read_log",
     "recipe",
@@ -74,6 +80,9 @@ _MODULES = {
     "patch": "eureka.patching.patch",
     "position_share": "eureka.probes.position_share",
     **dict.fromkeys(["read_curve", "read_log"], "eureka.curves.readers.curve"),
+    "Race": "eureka.racing.race",
+    "Remedy": "eureka.racing.remedy",
+    "race": "eureka.racing.run",
     "recipe": "eureka.recipes",
     "write_report": "eureka.report.write",
     **dict.fromkeys(["ClearStart", "clear_start"], "eureka.starts.clear_start"),

@@ -37,6 +37,12 @@ FOLDER = "EUREKA_FOLDER"
 """The environment variable that tells worker processes the user's folder."""
 
 
+EXPECTED = {
+    "class": "module:Class, as in my_package.my_module:MyClass",
+    "function": "module:function, as in my_package.my_module:my_case",
+}
+
+
 def user_folder() -> str:
     """The folder whose modules can be named as ``module:Class``: that of the command, which its workers are told."""
     return os.environ.get(FOLDER) or str(Path.cwd())
@@ -184,7 +190,7 @@ def _entry_of(cls: type[Any]) -> Entry:
 
 def _checked_class(entry: Entry, base: str, what: str) -> Any:
     """A foreign class, once it is known to be of the right kind."""
-    found = entry.loaded if entry.loaded is not None else _find(entry.target, what)
+    found = entry.loaded if entry.loaded is not None else find_named(entry.target, what)
     wanted = Entry(name="", target=base, summary="").load()
     if not inspect.isclass(found):
         raise RequestError(f"{what} is a {type(found).__name__}, not a class; name a subclass of {base.replace(':', '.')}.")
@@ -195,17 +201,18 @@ def _checked_class(entry: Entry, base: str, what: str) -> Any:
     return found
 
 
-def _find(target: str, what: str) -> Any:
-    """What ``module:Class`` names; every way in which that can fail is one sentence."""
+def find_named(target: str, what: str, kind: str = "class") -> Any:
+    """What ``module:Class`` or ``module:function`` names; every way in which that can fail is one sentence."""
     module_name, _, attribute = target.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), *attribute.split(".")]):
-        raise RequestError(f"{what}: expected module:Class, as in my_package.my_module:MyClass.")
+        raise RequestError(f"{what}: expected {EXPECTED[kind]}.")
     module = _import(module_name, what)
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
-            classes = [name for name, value in vars(found).items() if inspect.isclass(value) and not name.startswith("_")]
-            raise UnknownNameError(f"class in {getattr(module, '__file__', None) or module_name}", part, classes)
+            alike = inspect.isclass if kind == "class" else inspect.isfunction
+            names = [name for name, value in vars(found).items() if alike(value) and not name.startswith("_")]
+            raise UnknownNameError(f"{kind} in {getattr(module, '__file__', None) or module_name}", part, names)
         found = getattr(found, part)
     return found
 

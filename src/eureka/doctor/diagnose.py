@@ -33,8 +33,8 @@ from eureka.doctor.checks import (
 )
 from eureka.doctor.exam import STEPS, Exam
 from eureka.doctor.finding import CheckRecord, Diagnosis, Finding
-from eureka.doctor.kept import kept_loop
 from eureka.forks.case import Loss, Step, kept_random_state, make_case
+from eureka.forks.kept import kept_loop
 from eureka.formats import percent
 
 EXPLAINED = 0.8

@@ -28,6 +28,8 @@ class Fork:
 
     model: nn.Module
     optimizer: Optimizer
+    inputs: Any = None
+    """what the model is called with on the first batch (`forks/inputs.py`), where that was asked for"""
 
     def hold(self) -> None:
         """From now on the optimiser's step does nothing."""

@@ -1,0 +1,111 @@
+"""A race that was run: the verdicts, the winner, and how the winner becomes the user's run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from eureka.errors import RequestError
+from eureka.forks.case import Fork
+from eureka.forks.parking import Parking
+from eureka.forks.state import KeptState
+from eureka.formats import plural
+from eureka.racing.contender import Contender
+from eureka.racing.remedy import Applied, applied
+from eureka.racing.verdict import Verdict
+
+WAIT = "wait"
+
+
+@dataclass(frozen=True)
+class Prize:
+    """What the winner has become: its state, and what its remedy counts."""
+
+    state: KeptState
+    counts: tuple[dict[str, Any], ...]
+    parking: Parking
+    """where states are; its files live as long as the race"""
+
+
+@dataclass
+class Race:
+    """What the race has shown; `print` shows it as a table. Nothing of the user's is changed until `apply`."""
+
+    verdicts: tuple[Verdict, ...]
+    summary: str
+    """what to do, in a sentence or two"""
+    steps: int
+    """all training steps that the race has taken, over all forks"""
+    losses: dict[str, tuple[float, ...]]
+    """by fork, before each step; "wait" is the run as it is"""
+    notes: tuple[str, ...]
+    """what was assumed and where forks were kept, a sentence each"""
+    winner: str
+    """the remedy that helped most, or "wait" """
+    winner_steps: int
+    """how far the winner has come"""
+    _user: Fork = field(repr=False)
+    _winner: Contender = field(repr=False)
+    _prize: Prize = field(repr=False)
+    _before: KeptState | None = field(default=None, repr=False)
+    _made: Applied | None = field(default=None, repr=False)
+
+    def apply(self) -> None:
+        """Make the winner the user's run, in place: its weights and what its optimiser remembers, after its steps of the race."""
+        if self._before is not None:
+            raise RequestError(f"{self.winner} is applied already; undo() takes it back.")
+        before, made = KeptState(self._user, self._prize.parking.folder), None
+        try:
+            if self._winner.remedy is not None:
+                made = applied(self._winner.remedy, self._user)
+                for counting, count in zip(made.counting, self._prize.counts, strict=True):
+                    counting.load_state_dict(count)
+            self._prize.state.put(self._user)
+        except BaseException:
+            if made is not None:
+                made.undo()
+            before.put(self._user)
+            raise
+        self._before, self._made = before, made
+
+    def undo(self) -> None:
+        """Put the user's run back as it was before `apply`, bit for bit; a second call does nothing."""
+        if self._before is None:
+            return
+        if self._made is not None:
+            self._made.undo()
+        self._before.put(self._user)
+        self._before = self._made = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "summary": self.summary,
+            "winner": self.winner,
+            "winner_steps": self.winner_steps,
+            "steps": self.steps,
+            "verdicts": [asdict(verdict) for verdict in self.verdicts],
+            "losses": {name: list(losses) for name, losses in self.losses.items()},
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        head = ("remedy", "steps", "better by", "interval", "")
+        tried = [verdict for verdict in self.verdicts if verdict.standing != "skipped"]
+        rows = [head, *(verdict.cells() for verdict in tried)]
+        said = [f"{one.name}: {one.why}" for one in tried if one.why]
+        skipped = [f"{one.name} was skipped: {one.why}" for one in self.verdicts if one.standing == "skipped"]
+        cost = f"The race took {plural(self.steps, 'training step')} in all; {self.winner} is {self.winner_steps} steps ahead."
+        return "\n".join([*(_aligned(rows) if tried else []), self.summary, cost, *said, *skipped, *self.notes])
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    numeric = {1, 2}
+    return [
+        "  ".join(
+            cell.rjust(width) if index in numeric else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

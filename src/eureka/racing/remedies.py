@@ -1,0 +1,193 @@
+"""The remedies by name, the most promising first: where two are level, the first one stays in the race."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from eureka.errors import RequestError, UnknownNameError
+from eureka.forks.case import Fork
+from eureka.formats import number
+from eureka.racing.accumulation import accumulate
+from eureka.racing.remedy import Applied, Remedy
+
+Apply = Callable[[Fork], Applied | None]
+
+RAMP = 500
+"""Steps of a heat treatment, from the step at which it begins."""
+BATCHES = 4
+"""How many batches a larger batch has."""
+NOISE = 1.0
+"""The size of gradient noise, in sizes of each parameter's gradient."""
+
+
+def operator(name: str, total_steps: int | None = None, **settings: Any) -> Apply:
+    """Attention through one of our operators."""
+
+    def apply(fork: Fork) -> Applied:
+        from eureka.patching.patch import patch
+
+        patched = patch(fork.model, name, settings=settings, total_steps=total_steps)
+        return Applied(patched.undo, [patched])
+
+    return apply
+
+
+def rescaled(positions: float | None, logits: float | None) -> Apply:
+    """A clear start's rescaling of a model that may have been trained; nothing is made fainter."""
+
+    def apply(fork: Fork) -> Applied:
+        from eureka.starts.clear_start import clear_start
+
+        if fork.inputs is None:
+            raise RequestError("the loss does not call the model itself, so what it is given is not known.")
+        made = clear_start(fork.model, fork.inputs, positions=positions, logits=logits, trained=True)
+        loud = min((row.before for row in made.positions), default=0.0)
+        sharp = min((sum(row.before) / len(row.before) for row in made.logits), default=0.0)
+        if max(loud, sharp) >= 1.0 and (loud >= 1.0 or not made.positions) and (sharp >= 1.0 or not made.logits):
+            made.undo()
+            what = (
+                f"positions are {number(loud)} times the content" if made.positions else f"the logits spread by {number(sharp)}"
+            )
+            raise RequestError(f"{what} already.")
+        return Applied(made.undo)
+
+    return apply
+
+
+def several(*parts: Apply) -> Apply:
+    """One after the other."""
+
+    def apply(fork: Fork) -> Applied:
+        made: list[Applied] = []
+        try:
+            made += [one for part in parts if (one := part(fork)) is not None]
+        except BaseException:
+            _undo(made)
+            raise
+        return Applied(lambda: _undo(made), [counting for one in made for counting in one.counting])
+
+    return apply
+
+
+def _undo(made: Sequence[Applied]) -> None:
+    for one in reversed(made):
+        one.undo()
+
+
+def rate_times(factor: float) -> Apply:
+    """Every step at a multiple of the rate that the loop has set, so that a schedule goes on."""
+
+    def apply(fork: Fork) -> Applied:
+        rates: list[Any] = []
+
+        def before(optimizer: Optimizer, *_: Any) -> None:
+            rates[:] = [group["lr"] for group in optimizer.param_groups]
+            for group in optimizer.param_groups:
+                group["lr"] = group["lr"] * factor
+
+        def after(optimizer: Optimizer, *_: Any) -> None:
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+
+        handles = [fork.optimizer.register_step_pre_hook(before), fork.optimizer.register_step_post_hook(after)]
+
+        def undo() -> None:
+            for handle in handles:
+                handle.remove()
+
+        return Applied(undo)
+
+    return apply
+
+
+def fresh_optimizer(fork: Fork) -> None:
+    """The optimiser forgets its moments."""
+    if not any(fork.optimizer.state.values()):
+        raise RequestError(f"{type(fork.optimizer).__name__} remembers nothing that could be forgotten.")
+    fork.optimizer.state.clear()
+
+
+def no_decay(fork: Fork) -> None:
+    """No weight decay."""
+    if not any(group.get("weight_decay") for group in fork.optimizer.param_groups):
+        raise RequestError("the optimiser has no weight decay.")
+    for group in fork.optimizer.param_groups:
+        group["weight_decay"] = 0.0
+
+
+def gradient_noise(fork: Fork) -> Applied:
+    """Normal noise on every gradient, from random numbers of its own, so that dropout stays paired."""
+    generators: dict[torch.device, torch.Generator] = {}
+
+    @torch.no_grad()
+    def before(optimizer: Optimizer, *_: Any) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and not parameter.grad.is_sparse:
+                    device = parameter.device
+                    own = generators.setdefault(device, torch.Generator(device).manual_seed(0))
+                    noise = torch.empty_like(parameter.grad).normal_(generator=own)
+                    parameter.grad.add_(noise * parameter.grad.float().square().mean().sqrt().to(noise), alpha=NOISE)
+
+    return Applied(fork.optimizer.register_step_pre_hook(before).remove)
+
+
+CATALOGUE: tuple[Remedy, ...] = (
+    Remedy("rate_x10", "ten times the learning rate", rate_times(10)),
+    Remedy(
+        "clear_norm_softmax",
+        "learned positions as loud as the content, and NormSoftmax",
+        several(rescaled(1.0, None), operator("norm_softmax")),
+    ),
+    Remedy("temperature_third", "softmax at a temperature of 1/3", operator("temperature", temperature=1 / 3)),
+    Remedy("clear_start", "learned positions as loud as the content, and W_Q and W_K with a spread of 1", rescaled(1.0, 1.0)),
+    Remedy("rate_x3", "three times the learning rate", rate_times(3)),
+    Remedy("norm_softmax_var", "attention logits divided by the variance of their row", operator("norm_softmax_var")),
+    Remedy("rate_tenth", "a tenth of the learning rate", rate_times(1 / 10)),
+    Remedy("fresh_optimizer", "the optimiser forgets its moments", fresh_optimizer),
+    Remedy("norm_softmax", "attention logits divided by the standard deviation of their row", operator("norm_softmax")),
+    Remedy("clear_positions", "learned positions as loud as the content", rescaled(1.0, None)),
+    Remedy("temperature_1", "softmax at a temperature of 1", operator("temperature", temperature=1.0)),
+    Remedy(
+        "heat_treatment",
+        f"a temperature that rises from 1/3 to √d over {RAMP} steps from here",
+        operator("heat_treatment", total_steps=RAMP, share=1.0),
+    ),
+    Remedy("sharper_attention", "W_Q and W_K longer, until logits have a spread of 1", rescaled(None, 1.0)),
+    Remedy("rate_third", "a third of the learning rate", rate_times(1 / 3)),
+    Remedy("larger_batch", f"{BATCHES} batches to each step, by accumulation", lambda fork: accumulate(fork, BATCHES)),
+    Remedy("no_weight_decay", "no weight decay", no_decay),
+    Remedy("gradient_noise", "noise as large as the gradient", gradient_noise),
+)
+DEFAULT = 8
+"""So many of them are raced unless others are asked for."""
+
+
+def choose(wanted: Sequence[str | Remedy] | str | None) -> list[Remedy]:
+    """The remedies that were asked for, by name or as they are; "all" is the whole catalogue."""
+    if wanted is None:
+        return list(CATALOGUE[:DEFAULT])
+    if wanted == "all":
+        return list(CATALOGUE)
+    found = [_choose(one) for one in ([wanted] if isinstance(wanted, str | Remedy) else wanted)]
+    if not found:
+        raise RequestError("remedies is empty; name one or more, or leave it out.")
+    names = [remedy.name for remedy in found]
+    if twice := [name for name in names if names.count(name) > 1 or name == "wait"]:
+        raise RequestError(f"two forks would be called {twice[0]!r}; give each remedy a name of its own.")
+    return found
+
+
+def _choose(one: str | Remedy) -> Remedy:
+    known = {remedy.name: remedy for remedy in CATALOGUE}
+    if isinstance(one, str):
+        if one not in known:
+            raise UnknownNameError("remedy", one, known)
+        return known[one]
+    if missing := [name for name in ("name", "changes", "apply") if not hasattr(one, name)]:
+        raise RequestError(f"{one!r} is no remedy: it has no {missing[0]}; pass a name or an eureka.Remedy.")
+    return one

@@ -1,0 +1,57 @@
+"""A remedy: one change of a model, its optimiser or its training, that may end a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from eureka.errors import RequestError
+from eureka.forks.case import Fork
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """Something that a remedy counts, such as the step of a schedule; it goes on when the remedy moves to the user's model."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A remedy in force: how to end it, and what it counts."""
+
+    undo: Callable[[], None]
+    counting: Sequence[Counting] = ()
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change with a name. A user's own is made like ours: ``Remedy("no_dropout", "dropout is 0", apply)``.
+
+    apply   changes ``fork.model`` and ``fork.optimizer`` in place, and returns a function that ends what lasts beyond that:
+            hooks, operators, settings of modules. Weights, buffers and all that the optimiser holds are put back without it, so
+            None is enough for those. ``fork.inputs`` is what the model is called with on the first batch. If it cannot be applied
+            it raises a `RequestError` that says why
+    """
+
+    name: str
+    changes: str
+    """what it changes, in a sentence"""
+    apply: Callable[[Fork], Callable[[], None] | Applied | None]
+
+
+def applied(remedy: Remedy, fork: Fork) -> Applied:
+    """Apply a remedy; whatever its function returns."""
+    made = remedy.apply(fork)
+    if isinstance(made, Applied):
+        return made
+    if made is not None and not callable(made):
+        raise RequestError(f"apply of {remedy.name} returns a {type(made).__name__}; it must return a function, or None.")
+    return Applied(made if made is not None else _nothing)
+
+
+def _nothing() -> None:
+    """Weights and what the optimiser holds are put back by the race itself."""

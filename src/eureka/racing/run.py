@@ -1,0 +1,212 @@
+"""Run a race: forks of the user's run on the same batches, by successive halving, one on the device at a time."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from eureka.errors import RequestError
+from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case
+from eureka.forks.inputs import inputs_of
+from eureka.forks.parking import Parked, Parking, size_of
+from eureka.forks.state import KeptState
+from eureka.formats import plural
+from eureka.racing.contender import Contender
+from eureka.racing.race import WAIT, Prize, Race
+from eureka.racing.remedies import choose
+from eureka.racing.remedy import Remedy
+from eureka.racing.rungs import rungs, stay, total
+from eureka.racing.verdict import has_leapt, in_words, judge, learned, winner
+
+STEPS = 320
+"""How far the last forks go."""
+MEMORY = 0.25
+"""Forks are kept in main memory if all of them take no more than this share of what is free."""
+
+OnStep = Callable[[str, int, int], None]
+
+
+def race(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    loss: Loss | None = None,
+    optimizer: Optimizer | None = None,
+    step: Step | None = None,
+    remedies: Sequence[str | Remedy] | str | None = None,
+    steps: int = STEPS,
+    seed: int = 0,
+    one_copy: bool = False,
+    on_step: OnStep | None = None,
+) -> Race:
+    """Fork a run into "wait" and one fork for each remedy, train all on the same batches, and say which remedy helps.
+
+    Nothing of the user's is changed: not weights, optimiser, buffers, random numbers, modes, hooks or the order of the data.
+    `Race.apply` makes the winner the user's run.
+
+    batches    a list or a DataLoader; if there are fewer than `steps`, they are used again, and it is said
+    loss       ``lambda model, batch: …`` returns the loss as training computes it
+    optimizer  the one that trains the model
+    step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
+               returns the loss
+    remedies   names, or objects of your own (`eureka.Remedy`); the eight most promising unless given, "all" for the catalogue
+    steps      how far the last forks go; the others end earlier, and a leap ends the race at once
+    seed       of the random numbers that forks draw; the same in all of them at the same step
+    one_copy   keep your own weights off the device while the race runs (on a processor: in a file), so that it needs no more
+               memory than training does; they come back bit for bit
+    on_step    called after each step with the fork's name, the steps taken by all forks, and the most that there can be
+    """
+    if steps < 2:
+        raise RequestError(f"steps={steps}: a race takes at least 2 steps.")
+    chosen = choose(remedies)
+    with ExitStack() as stack:
+        stack.enter_context(kept_random_state())
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # of copies of the user's model; their own run has told them
+        case = make_case(model, batches, loss=loss, optimizer=optimizer, step=step, most=steps)
+        running = _Running(case, chosen, steps, seed, one_copy, on_step, stack)
+        running.run()
+        return running.result()
+
+
+class _Running:
+    """A race while it runs."""
+
+    def __init__(
+        self,
+        case: Case,
+        chosen: Sequence[Remedy],
+        steps: int,
+        seed: int,
+        one_copy: bool,
+        on_step: OnStep | None,
+        stack: ExitStack,
+    ) -> None:
+        self.case, self.steps, self.seed, self.on_step = case, steps, seed, on_step
+        self.user = Fork(case.model, case.optimizer)
+        self.notes = [*case.assumed, *_notes(case, steps)]
+        self.wait = Contender(WAIT, "nothing: the run as it is")
+        self.remedies = [Contender(remedy.name, remedy.changes, remedy) for remedy in chosen]
+        self.parking = self._parking(one_copy)
+        self.home: Parked | None = self.parking.park(self.user) if one_copy else None
+        if self.home is not None:
+            stack.callback(self.home.wake)
+        for contender in [self.wait, *self.remedies]:
+            stack.callback(contender.end)
+        self.inputs: Any = None
+        self.taken, self.most = 0, 0
+
+    def run(self) -> None:
+        """Rung after rung, until one has leapt, waiting is enough, or the steps are used up."""
+        self.wait.begin(self._fork, self.parking)
+        self._know_inputs()
+        for contender in self.remedies:
+            contender.begin(self._fork, self.parking)
+        plan = rungs(sum(one.running for one in self.remedies), self.steps)
+        self.most = total(plan)
+        for rung in plan:
+            self._turn(self.wait, rung.until)
+            if learned(self.wait.losses):
+                return
+            left = [one for one in self.remedies if one.running and one.parked is not None]
+            for index in stay([one.losses for one in left], rung.remedies) if len(left) > rung.remedies else range(len(left)):
+                self._turn(left[index], rung.until)
+                if left[index].leapt is not None:
+                    return
+            for one in left:
+                if len(one.losses) < rung.until and one.running:
+                    one.end()
+
+    def _turn(self, contender: Contender, until: int) -> None:
+        contender.turn(self.case, until, self.parking, self.seed, self._look)
+
+    def _look(self, contender: Contender) -> bool:
+        """After a step of a contender: whether its turn is over."""
+        self.taken += 1
+        if self.on_step is not None:
+            self.on_step(contender.name, self.taken, self.most)
+        if contender is not self.wait and has_leapt(contender.losses, self.wait.losses):
+            contender.leapt = len(contender.losses)
+        return contender.leapt is not None
+
+    def result(self) -> Race:
+        """Judge all, and keep what the winner has become."""
+        wait = self.wait.losses
+        raced = sum(not one.skipped for one in self.remedies)
+        verdicts = tuple(
+            judge(one.name, one.changes, one.losses, wait, remedies=raced, leapt=one.leapt, skipped=one.skipped)
+            for one in self.remedies
+        )
+        best = winner(verdicts)
+        won = next((one for one in self.remedies if best is not None and one.name == best.name), self.wait)
+        return Race(
+            verdicts=verdicts,
+            summary=in_words(verdicts, wait),
+            steps=self.taken,
+            losses={one.name: tuple(one.losses) for one in [self.wait, *self.remedies] if one.losses},
+            notes=tuple(self.notes),
+            winner=won.name,
+            winner_steps=len(won.losses),
+            _user=replace(self.user, inputs=self.inputs),
+            _winner=won,
+            _prize=self._prize(won),
+        )
+
+    def _prize(self, won: Contender) -> Prize:
+        assert won.parked is not None
+        counts = tuple(one.state_dict() for one in won.made.counting) if won.made is not None else ()
+        fork = won.parked.wake()
+        state = KeptState(fork, self.parking.folder)
+        won.parked = self.parking.park(fork)
+        return Prize(state, counts, self.parking)
+
+    def _fork(self) -> Fork:
+        """A new copy of the user's run."""
+        fork = replace(self.case.fork(), inputs=self.inputs)
+        return fork if self.home is None else self.home.wake(fork)
+
+    def _know_inputs(self) -> None:
+        """What the model is called with; remedies that rescale it need it."""
+        assert self.wait.parked is not None
+        fork = self.wait.parked.wake()
+        self.inputs = inputs_of(self.case, fork)
+        self.wait.parked = self.parking.park(fork)
+
+    def _parking(self, one_copy: bool) -> Parking:
+        """Where forks wait for their turns, and why there."""
+        size, forks = size_of(self.user), len(self.remedies) + 1
+        on_processor = all(parameter.device.type == "cpu" for parameter in self.case.model.parameters())
+        needed = f"{plural(forks, 'fork')} of {size / 1e6:,.1f} MB"
+        if not (one_copy and on_processor) and size * forks <= MEMORY * _free_memory():
+            self.notes.append(f"Between their turns the forks are in main memory ({needed}).")
+            return Parking()
+        made = Parking(files=True)
+        why = "one copy was asked for" if one_copy else "main memory has too little room"
+        self.notes.append(f"Between their turns the forks are in files in {made.folder} ({needed}; {why}).")
+        return made
+
+
+def _free_memory() -> float:
+    """In bytes; what POSIX tells, or 4 GB where it tells nothing."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return 4e9
+
+
+def _notes(case: Case, steps: int) -> list[str]:
+    found = []
+    if len(case.batches) < steps:
+        few = plural(len(case.batches), "batch", "batches")
+        found.append(f"There {'is' if len(case.batches) == 1 else 'are'} {few} for up to {steps} steps; they are used again.")
+    hooks = [getattr(case.optimizer, name, None) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")]
+    if any(hooks):
+        found.append("Hooks on the optimiser are not copied: forks train without them.")
+    return found

@@ -1,0 +1,208 @@
+"""What a race has shown of each remedy, beside waiting on the same batches with the same random numbers.
+
+Differences are paired step by step: loss of "wait" - loss of the remedy. Their interval is that of the mean over the last
+quarter of the steps that both have taken. Neighbouring steps err alike, so they count as fewer (an autoregressive process of
+order 1 around a line, as in `eureka.curves.plateaus.trend`); and there are m remedies, so each interval has a level of
+1 - 0.05/m: all of them hold together in 95 % of races (Bonferroni).
+
+A remedy **helped** if it leapt, or if its whole interval is above 0, the difference is at least 2 % of the loss and still grows.
+A lower rate lowers a noisy loss at once and then no more: that is not help. And it must gain clearly more than waiting does: the
+difference is at least twice what "wait" has gained itself in the race. So a run that learns is told to wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from eureka.curves.grid import Array
+from eureka.curves.plateaus import trend
+from eureka.formats import NONE, number, percent
+
+Standing = Literal["helped", "level", "worse", "diverged", "skipped"]
+
+LEAST = 0.02
+"""The least difference that counts, as a share of the loss."""
+TIMES = 2.0
+"""How many times the gain of waiting a difference must be."""
+LEAP, LEAP_ERRORS, WINDOW = 0.1, 5.0, 10
+"""A leap: over the last steps the loss is this share below that of waiting, and this many standard errors."""
+LEARNING, LEARNING_STEPS = 0.1, 40
+"""A run learns by itself if its loss falls by this share in so many steps."""
+SHARE = 0.25
+"""The part of the steps, at the end, that the interval is about."""
+SURE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One remedy against waiting. Differences are shares of the loss of "wait"; above 0 the remedy is better."""
+
+    name: str
+    changes: str
+    standing: Standing
+    steps: int
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    leapt: int | None = None
+    """the step at which it was seen to have leapt"""
+    why: str = ""
+    """why it was skipped, or is not called help"""
+
+    @property
+    def helped(self) -> bool:
+        return self.standing == "helped"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def cells(self) -> tuple[str, ...]:
+        """A row of a table."""
+        if self.difference is None or self.low is None or self.high is None:
+            return (self.name, str(self.steps) if self.steps else NONE, NONE, NONE, self.standing)
+        span = f"{_signed(self.low)} to {_signed(self.high)}"
+        said = f"leapt at step {self.leapt}" if self.leapt is not None else self.standing
+        return (self.name, str(self.steps), _signed(self.difference), span, said)
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value:+.1f} %"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean of paired differences at the end of a race, its standard error, and how far it grew meanwhile."""
+
+    mean: float
+    error: float
+    growth: float
+    growth_error: float
+    level: float
+    """the mean loss of waiting at the same steps"""
+    count: int
+
+    def interval(self, remedies: int) -> tuple[float, float]:
+        """All intervals of so many remedies hold together."""
+        from scipy.stats import t
+
+        reach = float(t.ppf(1 - (1 - SURE) / (2 * max(remedies, 1)), max(self.count - 2, 1))) * self.error
+        return self.mean - reach, self.mean + reach
+
+
+def difference(losses: Sequence[float], wait: Sequence[float]) -> Difference:
+    """Compare two forks at the steps that both have taken."""
+    both = min(len(losses), len(wait))
+    count = min(both, max(round(SHARE * both), WINDOW))
+    ours, theirs = np.array(losses[both - count : both]), np.array(wait[both - count : both])
+    gained = theirs - ours
+    fall, error = trend(gained) if count > 2 else (0.0, math.inf)
+    return Difference(float(gained.mean()), error / math.sqrt(12.0), -fall, error, float(np.abs(theirs).mean()), count)
+
+
+def has_leapt(losses: Sequence[float], wait: Sequence[float]) -> bool:
+    """Whether the last steps lie far below those of waiting, and by more than waiting explains."""
+    both = min(len(losses), len(wait))
+    if both < WINDOW:
+        return False
+    theirs = np.array(wait[both - WINDOW : both])
+    gained = theirs - np.array(losses[both - WINDOW : both])
+    mean = float(gained.mean())
+    far = mean >= LEAP * float(np.abs(theirs).mean()) and mean > LEAP_ERRORS * jitter(gained)
+    return far and mean > TIMES * gain(wait[:both])
+
+
+def jitter(values: Array) -> float:
+    """The standard error of a mean, by neighbours against each other: in a leap the mean itself moves (von Neumann 1941)."""
+    return math.sqrt(float(np.square(np.diff(values)).mean()) / 2 / len(values))
+
+
+def gain(losses: Sequence[float]) -> float:
+    """How far a line through the losses falls; 0 if it rises."""
+    return max(trend(np.array(losses))[0], 0.0) if len(losses) > 2 else 0.0
+
+
+def learned(wait: Sequence[float]) -> float:
+    """The share by which waiting lowers the loss in the last steps, if it is so much that waiting is enough; else 0."""
+    last = np.array(wait[-LEARNING_STEPS:])
+    if len(last) < LEARNING_STEPS:
+        return 0.0
+    first, end = last[:WINDOW], last[-WINDOW:]
+    fall = float(first.mean() - end.mean())
+    clear = fall > LEAP_ERRORS * math.hypot(jitter(first), jitter(end))
+    share = fall / max(abs(float(first.mean())), 1e-12)
+    return share if clear and share >= LEARNING else 0.0
+
+
+def judge(
+    name: str, changes: str, losses: Sequence[float], wait: Sequence[float], *, remedies: int, leapt: int | None, skipped: str
+) -> Verdict:
+    """The verdict on one remedy."""
+    if skipped:
+        return Verdict(name=name, changes=changes, standing="skipped", steps=len(losses), why=skipped)
+    if losses and not math.isfinite(losses[-1]):
+        why = f"its loss is no number after {len(losses)} steps."
+        return Verdict(name=name, changes=changes, standing="diverged", steps=len(losses), why=why)
+    found = difference(losses, wait)
+    low, high = found.interval(remedies)
+    level = found.level or 1.0
+    standing, why = _standing(found, low, high, gain(wait[: len(losses)]), leapt is not None)
+    return Verdict(
+        name=name,
+        changes=changes,
+        standing=standing,
+        steps=len(losses),
+        difference=found.mean / level,
+        low=low / level,
+        high=high / level,
+        leapt=leapt,
+        why=why,
+    )
+
+
+def _standing(found: Difference, low: float, high: float, waiting: float, leapt: bool) -> tuple[Standing, str]:
+    if leapt:
+        return "helped", ""
+    if high < 0 and found.mean <= -LEAST * found.level:
+        return "worse", ""
+    if low <= 0 or found.mean < LEAST * found.level:
+        return "level", ""
+    if found.mean < TIMES * waiting:
+        return "level", f"waiting gains {number(waiting)} itself, and this is less than {number(TIMES)} times that more."
+    if found.growth < 2 * found.growth_error:
+        return "level", "it is lower, but no longer gains on waiting."
+    return "helped", ""
+
+
+def in_words(verdicts: Sequence[Verdict], wait: Sequence[float]) -> str:
+    """What to do, in a sentence or two."""
+    helped = [one for one in verdicts if one.helped]
+    tried = [one for one in verdicts if one.standing != "skipped"]
+    if helped:
+        return _best(helped)
+    if fell := learned(wait):
+        return f"Wait: the run learns by itself; its loss fell by {percent(fell, 0)} in the last {LEARNING_STEPS} steps."
+    if not tried:
+        return "None of the remedies could be applied."
+    return "None of them helped: no remedy is clearly better than waiting."
+
+
+def _best(helped: Sequence[Verdict]) -> str:
+    best = winner(helped)
+    assert best is not None
+    assert best.difference is not None
+    below = f"its loss is {percent(best.difference, 0)} below that of waiting on the same batches"
+    if best.leapt is not None:
+        return f"{best.name} helped: it left the plateau within {best.leapt} steps; {below}."
+    return f"{best.name} helped: {below}, and gains on it."
+
+
+def winner(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """The first that leapt, or else the one whose interval begins highest."""
+    helped = [one for one in verdicts if one.helped]
+    leapt = [one for one in helped if one.leapt is not None]
+    return max(leapt or helped, key=lambda one: one.low if one.low is not None else -math.inf, default=None)

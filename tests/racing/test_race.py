@@ -1,0 +1,329 @@
+"""A race tells which remedy works on a user's own run, and changes nothing of it until it is asked to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+import eureka
+from eureka.errors import RequestError
+from eureka.forks.case import Fork
+from eureka.racing.race import Race
+from eureka.racing.remedies import CATALOGUE
+from tests.racing.runs import Run, assert_equal, convolutions, everything, gpt2, reader, same
+
+
+def raced(run: Run, **options: Any) -> Race:
+    return eureka.race(run.model, run.batches, loss=run.loss, optimizer=run.optimizer, **{"steps": 12, **options})
+
+
+def nothing(fork: Fork) -> None:
+    """A remedy that changes nothing."""
+
+
+def head_to(value: float) -> Callable[[Fork], None]:
+    """A remedy that makes the loss of `convolutions` small or large at once."""
+
+    @torch.no_grad()
+    def apply(fork: Fork) -> None:
+        for parameter in fork.model.parameters():
+            parameter.mul_(value)
+
+    return apply
+
+
+@pytest.mark.parametrize("one_copy", [False, True])
+def test_nothing_of_the_users_changes(run: Run, one_copy: bool) -> None:
+    before = everything(run)
+    names = ["rate_x10", "clear_norm_softmax"] if one_copy else [remedy.name for remedy in CATALOGUE]
+    race = raced(run, remedies=names, steps=3, one_copy=one_copy)
+    assert_equal(before, everything(run))
+    assert [verdict.name for verdict in race.verdicts] == names
+
+
+@pytest.mark.parametrize("one_copy", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
+def test_nothing_of_the_users_changes_when_it_is_ended_in_the_middle(error: type[BaseException], one_copy: bool) -> None:
+    run = reader()
+    before = everything(run)
+
+    def end(name: str, taken: int, most: int) -> None:
+        if taken == 9:
+            raise error("ended")
+
+    with pytest.raises(error, match="ended"):
+        raced(run, remedies=["rate_x10", "heat_treatment"], steps=6, one_copy=one_copy, on_step=end)
+    assert_equal(before, everything(run))
+
+
+def test_a_loss_that_raises_in_the_run_as_it_is_raises() -> None:
+    run = reader()
+    before = everything(run)
+
+    def broken(model: nn.Module, batch: Any) -> torch.Tensor:
+        raise ZeroDivisionError("in the user's loss")
+
+    with pytest.raises(ZeroDivisionError, match="in the user's loss"):
+        eureka.race(run.model, run.batches, loss=broken, optimizer=run.optimizer)
+    assert_equal(before, everything(run))
+
+
+def _shuffled(data: torch.Tensor) -> DataLoader[Any]:
+    return DataLoader(data, batch_size=16, shuffle=True, generator=torch.Generator().manual_seed(1))  # type: ignore[arg-type]
+
+
+def test_the_order_of_a_data_loader_is_left_as_it_was() -> None:
+    run = reader()
+    data = torch.cat(run.batches)
+    loaders = [_shuffled(data), _shuffled(data)]
+    eureka.race(run.model, loaders[0], loss=run.loss, optimizer=run.optimizer, remedies=["rate_x3"], steps=4)
+    for one, other in zip(*loaders, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_forks_are_paired() -> None:
+    """A remedy that only draws random numbers has the losses of waiting, bit for bit, dropout and all."""
+
+    def draws(fork: Fork) -> None:
+        torch.rand(1000)
+
+    race = raced(
+        reader(dropout=0.5), remedies=[eureka.Remedy("draws", "nothing", draws), eureka.Remedy("same", "nothing", nothing)]
+    )
+    assert race.losses["draws"] == race.losses["same"] == race.losses["wait"]
+    assert [verdict.difference for verdict in race.verdicts] == [0.0, 0.0]
+    assert len(set(race.losses["wait"])) == 12
+    assert race.winner == "wait"
+    assert race.summary.startswith("None of them helped")
+
+
+def test_waiting_is_the_users_own_run_continued() -> None:
+    run = reader(dropout=0.0)
+    race = raced(run, remedies=["rate_x3"])
+    assert race.losses["wait"] == tuple(run.train(batch) for batch in run.batches)
+
+
+def test_one_copy_gives_the_same_losses() -> None:
+    options: dict[str, Any] = {"remedies": ["rate_x10", "clear_norm_softmax", "larger_batch"], "steps": 8}
+    assert raced(reader(), one_copy=True, **options).losses == raced(reader(), **options).losses
+
+
+def test_another_seed_draws_other_dropout() -> None:
+    first, second = (raced(reader(), remedies=["rate_x3"], seed=seed).losses["wait"] for seed in (0, 1))
+    assert first != second
+
+
+def test_a_rate_that_is_far_too_small_is_found() -> None:
+    race = raced(
+        reader(lr=3e-5, loss=same, dropout=0.0, batches=40), remedies=["rate_x10", "rate_tenth", "no_weight_decay"], steps=160
+    )
+    assert race.winner == "rate_x10", str(race)
+    assert race.verdicts[0].helped
+    assert not any(verdict.helped for verdict in race.verdicts[1:])
+
+
+def test_a_run_that_learns_is_told_to_wait() -> None:
+    race = raced(reader(lr=1e-2, loss=same), steps=80)
+    assert race.winner == "wait"
+    assert race.summary.startswith("Wait: the run learns by itself")
+    assert race.steps <= 40 + 8 * 40
+
+
+def test_targets_that_are_noise_are_helped_by_nothing() -> None:
+    run = reader(dropout=0.0, batches=80)
+    noise = torch.Generator().manual_seed(1)
+    pairs = [(batch, torch.randint(0, 16, batch.shape, generator=noise)) for batch in run.batches]
+    race = eureka.race(
+        run.model,
+        pairs,
+        loss=lambda model, pair: nn.functional.cross_entropy(model(pair[0]).flatten(0, 1), pair[1].flatten()),
+        optimizer=run.optimizer,
+        steps=80,
+    )
+    assert race.winner == "wait", str(race)
+    assert race.summary.startswith("None of them helped")
+    assert sorted(map(len, race.losses.values())) == [40] * 4 + [80] * 5  # halving: four remedies and waiting go on
+
+
+def test_a_leap_ends_the_race_at_once_and_its_fork_is_the_winner() -> None:
+    race = raced(
+        convolutions(1e-6), remedies=[eureka.Remedy("smaller", "weights are small", head_to(0.5)), "rate_tenth"], steps=40
+    )
+    assert race.winner == "smaller"
+    assert race.verdicts[0].leapt == race.winner_steps == 10
+    assert race.steps == 40 + 10
+    assert "rate_tenth" not in race.losses
+
+
+def test_apply_makes_the_winner_the_users_run_in_place_and_undo_puts_every_bit_back() -> None:
+    run = convolutions(1e-6)
+    before, parameters = everything(run), list(run.model.parameters())
+    race = raced(run, remedies=[eureka.Remedy("smaller", "weights are small", head_to(0.5))], steps=40)
+    race.apply()
+    assert list(map(id, run.model.parameters())) == list(map(id, parameters))
+    twin = convolutions(1e-6)
+    head_to(0.5)(Fork(twin.model, twin.optimizer))
+    for step in range(race.winner_steps):
+        twin.train(twin.batches[step % 12])
+    assert_equal(everything(twin)["tensors"], everything(run)["tensors"])
+    assert_equal(twin.optimizer.state_dict(), run.optimizer.state_dict())
+    with pytest.raises(RequestError, match="applied already"):
+        race.apply()
+    run.train(run.batches[0])
+    race.undo()
+    race.undo()
+    assert_equal(before | {"torch": 0, "numpy": 0, "python": 0}, everything(run) | {"torch": 0, "numpy": 0, "python": 0})
+
+
+def test_without_a_remedy_that_helps_apply_goes_on_from_where_waiting_came_to() -> None:
+    run = reader(dropout=0.0)
+    race = raced(run, remedies=[eureka.Remedy("same", "nothing", nothing)])
+    race.apply()
+    twin = reader(dropout=0.0)
+    for batch in twin.batches:
+        twin.train(batch)
+    assert_equal(everything(twin)["tensors"], everything(run)["tensors"])
+
+
+def test_what_a_schedule_counts_goes_on_when_the_winner_is_applied() -> None:
+    from eureka.racing.remedies import operator, several
+    from eureka.racing.remedy import Remedy
+
+    run = reader(lr=1e-5, loss=same, dropout=0.0)
+    heat = operator("heat_treatment", total_steps=100)
+    race = raced(run, remedies=[Remedy("both", "heat and rate", several(heat, _rate(1000)))], steps=40)
+    assert race.winner == "both", str(race)
+    race.apply()
+    steps = [module.step for module in run.model.modules() if type(module).__name__ == "HeatTreatment"]
+    assert steps == [race.winner_steps]
+    run.train(run.batches[0])
+    assert (
+        next(module.step for module in run.model.modules() if type(module).__name__ == "HeatTreatment") == race.winner_steps + 1
+    )
+    race.undo()
+    assert not [module for module in run.model.modules() if type(module).__name__ == "HeatTreatment"]
+
+
+def _rate(factor: float) -> Any:
+    from eureka.racing.remedies import rate_times
+
+    return rate_times(factor)
+
+
+def test_a_step_of_the_users_own_is_raced_and_its_scheduler_is_left_alone() -> None:
+    run = reader(dropout=0.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(run.optimizer, 2, 0.5)
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = run.loss(model, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        scheduler.step()
+        return loss
+
+    before, counted = everything(run), dict(scheduler.state_dict())
+    race = eureka.race(run.model, run.batches, step=step, optimizer=run.optimizer, remedies=["clear_start", "rate_x3"], steps=6)
+    assert_equal(before, everything(run))
+    assert counted == scheduler.state_dict()
+    assert len(race.losses["clear_start"]) == 6
+
+
+def test_a_rate_that_the_loop_sets_itself_is_still_multiplied() -> None:
+    run = reader(dropout=0.0)
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -> torch.Tensor:
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-3
+        optimizer.zero_grad()
+        loss = run.loss(model, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return loss
+
+    race = eureka.race(run.model, run.batches, step=step, optimizer=run.optimizer, remedies=["rate_x10"], steps=4)
+    assert race.losses["rate_x10"][0] == race.losses["wait"][0]
+    assert race.losses["rate_x10"][1] != race.losses["wait"][1]
+
+
+def test_what_cannot_be_applied_is_skipped_with_a_sentence() -> None:
+    race = raced(convolutions(), remedies=["norm_softmax", "clear_positions", "no_weight_decay", "rate_x3"], steps=4)
+    skipped = {verdict.name: verdict.why for verdict in race.verdicts if verdict.standing == "skipped"}
+    assert skipped.keys() == {"norm_softmax", "clear_positions", "no_weight_decay"}
+    assert "no attention found in Sequential" in skipped["norm_softmax"]
+    assert "no attention found" in skipped["clear_positions"]
+    assert skipped["no_weight_decay"] == "the optimiser has no weight decay."
+    assert "norm_softmax was skipped: no attention found" in str(race)
+
+
+def test_if_every_remedy_is_skipped_it_says_so() -> None:
+    race = raced(convolutions(), remedies=["norm_softmax"], steps=4)
+    assert race.summary == "None of the remedies could be applied."
+    assert race.winner == "wait"
+
+
+def test_a_remedy_whose_training_fails_or_diverges_does_not_stop_the_others() -> None:
+    def breaks(fork: Fork) -> None:
+        fork.model.register_forward_hook(lambda *_: 1 / 0)
+
+    run = reader()
+    remedies = [eureka.Remedy("breaks", "a hook that fails", breaks), "rate_x3", eureka.Remedy("far", "all", _rate(1e30))]
+    race = raced(run, remedies=remedies, steps=8)
+    found = {verdict.name: verdict for verdict in race.verdicts}
+    assert found["breaks"].why == "training with it failed: ZeroDivisionError: division by zero."
+    assert found["far"].standing == "diverged"
+    assert found["rate_x3"].steps == 8
+
+
+def test_short_batches_are_used_again_and_it_says_so() -> None:
+    run = reader(batches=3, dropout=0.0)
+    race = raced(run, remedies=["rate_x3"], steps=6)
+    assert "There are 3 batches for up to 6 steps; they are used again." in race.notes
+    assert race.losses["wait"] == tuple(run.train(run.batches[step % 3]) for step in range(6))
+
+
+def test_every_step_is_counted() -> None:
+    run, calls = reader(), list[tuple[str, int, int]]()
+    race = raced(run, steps=60, on_step=lambda *call: calls.append(call))
+    assert race.steps == len(calls) == sum(map(len, race.losses.values()))
+    assert [taken for _, taken, _ in calls] == list(range(1, len(calls) + 1))
+    assert all(taken <= most for _, taken, most in calls)
+    assert f"The race took {race.steps:,} training steps in all" in str(race)
+
+
+def test_json_is_plain_and_print_is_a_table() -> None:
+    pytest.importorskip("transformers")
+    race = raced(gpt2(), remedies=["norm_softmax", "rate_x3"], steps=4)
+    document = json.loads(json.dumps(race.to_json(), allow_nan=False))
+    assert document["winner"] == race.winner
+    assert len(document["verdicts"]) == 2
+    assert len(document["losses"]["wait"]) == 4
+    assert str(race).splitlines()[0].split() == ["remedy", "steps", "better", "by", "interval"]
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown name": ({"remedies": ["norm_sofmax"]}, r"unknown remedy 'norm_sofmax'; did you mean 'norm_softmax'\?"),
+    "no remedy": ({"remedies": []}, "remedies is empty"),
+    "one twice": ({"remedies": ["rate_x3", "rate_x3"]}, "two forks would be called 'rate_x3'"),
+    "not a remedy": ({"remedies": [3]}, "3 is no remedy: it has no name"),
+    "no steps": ({"steps": 0}, "steps=0: a race takes at least 2 steps"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_gets_one_sentence(mistake: str) -> None:
+    options, sentence = MISTAKES[mistake]
+    with pytest.raises(RequestError, match=sentence):
+        raced(reader(), **options)
+
+
+def test_an_iterator_is_refused() -> None:
+    run = reader()
+    with pytest.raises(RequestError, match="batches is an iterator"):
+        eureka.race(run.model, iter(run.batches), loss=run.loss, optimizer=run.optimizer)
