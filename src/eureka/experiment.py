@@ -44,7 +44,7 @@ class RunResult:
 def build(config: RunConfig) -> tuple[Task, nn.Module]:
     """The task and the model of a config, the model freshly initialised from the seed."""
     task, model = _assemble(config)
-    _start(config, task, model)
+    rescale(config, task, model)
     return task, model
 
 
@@ -69,7 +69,7 @@ def _assemble(config: RunConfig) -> tuple[Task, nn.Module]:
     return task, model
 
 
-def _start(config: RunConfig, task: Task, model: nn.Module) -> StartRecord | None:
+def rescale(config: RunConfig, task: Task, model: nn.Module, *, trained: bool = False) -> StartRecord | None:
     """Rescale the model as ``model.start`` asks, on samples that training does not draw; None with the paper's start."""
     name: Start = getattr(config.model.settings, "start", "paper")
     kind = STARTS[name]
@@ -80,7 +80,7 @@ def _start(config: RunConfig, task: Task, model: nn.Module) -> StartRecord | Non
     from eureka.starts.clear_start import clear_start
 
     inputs = task.sample(START_SAMPLES, Generator().manual_seed(START_SEED)).inputs
-    made = clear_start(model, inputs, positions=kind.positions, logits=kind.logits)
+    made = clear_start(model, inputs, positions=kind.positions, logits=kind.logits, trained=trained)
     positions = [Rescaled(listing(row.parameters), [row.before], [row.after]) for row in made.positions]
     return StartRecord(name, positions, [Rescaled(row.site, [*row.before], [*row.after]) for row in made.logits])
 
@@ -178,7 +178,7 @@ def _train(
     torch.set_num_threads(config.training.threads)
     torch.use_deterministic_algorithms(config.training.deterministic, warn_only=True)
     task, model = _assemble(config)
-    start = _start(config, task, model)
+    start = rescale(config, task, model)
     loop = Loop(model, task, config.training, folder, on_log if replicas.first else None, replicas)
     if replicas.first:
         folder.write_config(StoredConfig(config.to_json()))

@@ -50,6 +50,15 @@ def run_progress(steps: int) -> Iterator[Callable[[Metrics], None]]:
         yield show
 
 
+@contextlib.contextmanager
+def race_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """The bar of a race; gives what `eureka.race` takes as `on_step`."""
+    count = TextColumn("{task.completed:,}/{task.total:,}")
+    with TerminalProgress(BarColumn(), count, TextColumn("{task.description}"), TimeRemainingColumn()) as progress:
+        bar = progress.add_task("starting", total=1)
+        yield lambda name, taken, most: progress.update(bar, completed=taken, total=most, description=name)
+
+
 class StateColumn(ProgressColumn):
     """The state of a run in words."""
 

@@ -44,8 +44,9 @@ def _as_one(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if len(args) == 1 and not kwargs:
         return args[0]
     signature = inspect.signature(model.forward)
-    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    kinds = {parameter.kind: name for name, parameter in signature.parameters.items()}
     if args and inspect.Parameter.VAR_POSITIONAL in kinds:
         return None
     bound = signature.bind(*args, **kwargs).arguments
-    return {**{name: value for name, value in bound.items() if name not in ("kwargs",)}, **bound.get("kwargs", {})}
+    more = bound.pop(kinds.get(inspect.Parameter.VAR_KEYWORD, ""), {})
+    return {**bound, **more}

@@ -31,9 +31,7 @@ class Parking:
         devices = [tensor.device for tensor in tensors]
         values = [tensor.detach().cpu() for tensor in [*tensors, *(one for one in gradients if one is not None)]]
         kept: list[Tensor] | Path = self._write(values) if self.folder is not None else values
-        for tensor in tensors:
-            tensor.grad = None
-            tensor.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        empty(fork)
         return Parked(fork, kept, devices, [gradient is not None for gradient in gradients])
 
     def _write(self, values: list[Tensor]) -> Path:
@@ -52,14 +50,15 @@ class Parked:
     def wake(self, other: Fork | None = None) -> Fork:
         """Bring the tensors back; into a copy of the parked fork, if it is given: then they stay here as well."""
         fork = self.fork if other is None else other
+        shared = other is not None and isinstance(self._kept, list)
         values = iter(_read(self._kept))
         tensors = tensors_of(fork)
         for tensor, device in zip(tensors, self._devices, strict=True):
             value = next(values)
-            tensor.data = _apart(value.to(device), value) if other is not None else value.to(device)
+            tensor.data = value.to(device, copy=shared)
         for tensor, device, graded in zip(tensors, self._devices, self._graded, strict=True):
             if graded:
-                tensor.grad = next(values).to(device)
+                tensor.grad = next(values).to(device, copy=shared)
         if other is None:
             self.forget()
         return fork
@@ -69,6 +68,13 @@ class Parked:
         if isinstance(self._kept, Path):
             self._kept.unlink(missing_ok=True)
         self._kept = []
+
+
+def empty(fork: Fork) -> None:
+    """Free the memory of all its tensors now; what refers to them may live longer."""
+    for tensor in tensors_of(fork):
+        tensor.grad = None
+        tensor.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
 
 
 def tensors_of(fork: Fork) -> list[Tensor]:
@@ -98,8 +104,3 @@ def _read(kept: list[Tensor] | Path) -> list[Tensor]:
         return kept
     values: list[Tensor] = torch.load(kept, weights_only=True)
     return values
-
-
-def _apart(value: Tensor, kept: Tensor) -> Tensor:
-    """A value that shares no memory with what is kept."""
-    return value.clone() if value.data_ptr() == kept.data_ptr() and value.numel() else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import mmap
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ class KeptState:
     @torch.no_grad()
     def put(self, fork: Fork) -> None:
         """Write the state into a model and its optimiser; references to parameters stay valid."""
-        state: State = torch.load(self._kept, mmap=True, weights_only=False) if isinstance(self._kept, Path) else self._kept
+        state = _mapped(self._kept) if isinstance(self._kept, Path) else self._kept
         named = dict(fork.model.named_parameters())
         for name, tensor in [*named.items(), *fork.model.named_buffers()]:
             if name in state.tensors:
@@ -56,6 +57,13 @@ class KeptState:
         groups = zip(fork.optimizer.param_groups, state.settings, state.remembered, state.devices, strict=True)
         for group, settings, remembered, devices in groups:
             _put_group(fork, group, settings, zip(group["params"], remembered, devices, strict=True))
+
+
+def _mapped(file: Path) -> State:
+    """A state that stays in its file; its pages are read as they are used, and count as the file's, not as this process's."""
+    with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        state: State = torch.load(file, mmap=True, weights_only=False)
+    return state
 
 
 def _put_group(fork: Fork, group: dict[str, Any], settings: dict[str, Any], remembered: Any) -> None:

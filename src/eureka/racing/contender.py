@@ -11,7 +11,7 @@ import torch
 
 from eureka.forks.case import Case, Fork
 from eureka.forks.kept import kept_loop
-from eureka.forks.parking import Parked, Parking
+from eureka.forks.parking import Parked, Parking, empty
 from eureka.racing.remedy import Applied, Remedy, applied
 
 
@@ -43,6 +43,7 @@ class Contender:
                 self.made = applied(self.remedy, fork)
             except Exception as error:  # also a user's own remedy
                 self.skipped = told(error)
+                empty(fork)
                 return
         self.parked = parking.park(fork)
 
@@ -72,11 +73,12 @@ class Contender:
     def end(self) -> None:
         """Take back what lasts beyond the fork, and forget the fork."""
         made, parked, self.made, self.parked = self.made, self.parked, None, None
+        fork = None if parked is None or made is None else parked.wake()  # a remedy may put weights back
         if made is not None:
-            if parked is not None:
-                parked.wake()  # a remedy may put weights back
             made.undo()
-        elif parked is not None:
+        if fork is not None:
+            empty(fork)
+        if parked is not None:
             parked.forget()
 
 

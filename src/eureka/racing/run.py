@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from torch.optim import Optimizer
 from eureka.errors import RequestError
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case
 from eureka.forks.inputs import inputs_of
-from eureka.forks.parking import Parked, Parking, size_of
+from eureka.forks.parking import Parked, Parking, empty, size_of
 from eureka.forks.state import KeptState
 from eureka.formats import plural
 from eureka.racing.contender import Contender
@@ -97,11 +98,19 @@ class _Running:
         self.parking = self._parking(one_copy)
         self.home: Parked | None = self.parking.park(self.user) if one_copy else None
         if self.home is not None:
-            stack.callback(self.home.wake)
+            stack.callback(self._come_home, self.home)
         for contender in [self.wait, *self.remedies]:
             stack.callback(contender.end)
         self.inputs: Any = None
         self.taken, self.most = 0, 0
+
+    def _come_home(self, home: Parked) -> None:
+        """Bring the user's weights back; what an error refers to may have to be freed first."""
+        try:
+            home.wake()
+        except (RuntimeError, MemoryError):
+            gc.collect()
+            home.wake()
 
     def run(self) -> None:
         """Rung after rung, until one has leapt, waiting is enough, or the steps are used up."""
@@ -170,7 +179,13 @@ class _Running:
     def _fork(self) -> Fork:
         """A new copy of the user's run."""
         fork = replace(self.case.fork(), inputs=self.inputs)
-        return fork if self.home is None else self.home.wake(fork)
+        if self.home is not None:
+            try:
+                self.home.wake(fork)
+            except BaseException:
+                empty(fork)  # the user's own weights need the room
+                raise
+        return fork
 
     def _know_inputs(self) -> None:
         """What the model is called with; remedies that rescale it need it."""

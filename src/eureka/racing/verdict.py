@@ -1,8 +1,8 @@
 """What a race has shown of each remedy, beside waiting on the same batches with the same random numbers.
 
 Differences are paired step by step: loss of "wait" - loss of the remedy. Their interval is that of the mean over the last
-quarter of the steps that both have taken. Neighbouring steps err alike, so they count as fewer (an autoregressive process of
-order 1 around a line, as in `eureka.curves.plateaus.trend`); and there are m remedies, so each interval has a level of
+quarter of the steps that both have taken. Neighbouring steps err alike, so the error is that of the means of blocks of n^0.4
+steps around a line, with Student's t for so few blocks (batch means); and there are m remedies, so each interval has a level of
 1 - 0.05/m: all of them hold together in 95 % of races (Bonferroni).
 
 A remedy **helped** if it leapt, or if its whole interval is above 0, the difference is at least 2 % of the loss and still grows.
@@ -36,6 +36,8 @@ LEARNING, LEARNING_STEPS = 0.1, 40
 SHARE = 0.25
 """The part of the steps, at the end, that the interval is about."""
 SURE = 0.95
+BLOCK = 0.4
+"""Of n steps a block has n to this power."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,13 +86,14 @@ class Difference:
     growth_error: float
     level: float
     """the mean loss of waiting at the same steps"""
-    count: int
+    freedom: int
+    """degrees of freedom of the error"""
 
     def interval(self, remedies: int) -> tuple[float, float]:
         """All intervals of so many remedies hold together."""
         from scipy.stats import t
 
-        reach = float(t.ppf(1 - (1 - SURE) / (2 * max(remedies, 1)), max(self.count - 2, 1))) * self.error
+        reach = float(t.ppf(1 - (1 - SURE) / (2 * max(remedies, 1)), self.freedom)) * self.error
         return self.mean - reach, self.mean + reach
 
 
@@ -100,8 +103,16 @@ def difference(losses: Sequence[float], wait: Sequence[float]) -> Difference:
     count = min(both, max(round(SHARE * both), WINDOW))
     ours, theirs = np.array(losses[both - count : both]), np.array(wait[both - count : both])
     gained = theirs - ours
-    fall, error = trend(gained) if count > 2 else (0.0, math.inf)
-    return Difference(float(gained.mean()), error / math.sqrt(12.0), -fall, error, float(np.abs(theirs).mean()), count)
+    level = float(np.abs(theirs).mean())
+    if count < 4:
+        return Difference(float(gained.mean()), math.inf, 0.0, math.inf, level, 1)
+    t = np.arange(count) - 0.5 * (count - 1)
+    slope = float(t @ gained) / float(t @ t)
+    length = max(round(count**BLOCK), 2)
+    blocks = (gained - gained.mean() - slope * t)[count % length :].reshape(-1, length).mean(axis=1)
+    freedom = max(len(blocks) - 2, 1)
+    error = math.sqrt(float(np.square(blocks - blocks.mean()).sum()) / freedom / len(blocks))
+    return Difference(float(gained.mean()), error, slope * count, error * math.sqrt(12.0), level, freedom)
 
 
 def has_leapt(losses: Sequence[float], wait: Sequence[float]) -> bool:

@@ -1,0 +1,109 @@
+"""`eureka race`: try remedies on a run, beside waiting."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eureka.cli.options import JsonOption, listed, print_json
+from eureka.cli.run_study import BudgetOption, OnOption, WorkersOption, run_study
+from eureka.errors import RequestError
+
+if TYPE_CHECKING:
+    from eureka.racing.race import Race
+
+
+def race(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN | MODULE:FUNCTION",
+            help="A run folder of ours, or a function that returns a dict of model, batches, loss or step, and optimizer.",
+        ),
+    ],
+    remedies: Annotated[
+        str | None, typer.Option("--remedies", metavar="A,B,…|all", help="What to try. [default: the most promising]")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", metavar="N", min=2, help="How far forks go on. [default: 320; of a run, its length]")
+    ] = None,
+    at: Annotated[
+        int | None, typer.Option("--at", metavar="STEP", help="Of a run: fork at this step. [default: the last]")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of a function: the random numbers that forks draw.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Of a run: where the forks are kept. [default: runs/race/RUN-at-STEP]"),
+    ] = None,
+    on: OnOption = "local",
+    workers: WorkersOption = None,
+    budget: BudgetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Fork a run into one that waits and one for each remedy, train all on the same batches, and say which remedy helps.
+
+    A run folder is forked from a checkpoint into a study: a run for each remedy, on this machine or on Ray, with a report. A
+    function of yours is called once, and the race is run here on copies of what it returns; nothing of yours is changed.
+    """
+    names = None if remedies is None or remedies == "all" else listed("--remedies", remedies, str)
+    if ":" in what and not Path(what).exists():
+        if at is not None or out is not None:
+            raise RequestError(f"--at and --out belong to a run folder, and {what} names a function.")
+        _race_case(what, names, everything=remedies == "all", steps=steps, seed=seed, json=json)
+    else:
+        _race_run(Path(what), names, remedies == "all", steps, at, out, on, workers, budget, json)
+
+
+def _race_case(text: str, names: list[str] | None, *, everything: bool, steps: int | None, seed: int, json: bool) -> None:
+    from eureka.cli.display import race_progress
+    from eureka.forks.loading import load_case
+    from eureka.racing.run import STEPS
+    from eureka.racing.run import race as run_race
+
+    given = load_case(text)
+    with race_progress() as show:
+        found: Race = run_race(
+            given.model,
+            given.batches,
+            loss=given.loss,
+            optimizer=given.optimizer,
+            step=given.step,
+            remedies="all" if everything else names,
+            steps=STEPS if steps is None else steps,
+            seed=seed,
+            on_step=show,
+        )
+    if json:
+        print_json(found.to_json())
+    else:
+        sys.stdout.write(f"{found}\n")
+
+
+def _race_run(
+    run: Path,
+    names: list[str] | None,
+    everything: bool,
+    steps: int | None,
+    at: int | None,
+    out: Path | None,
+    on: str,
+    workers: int | None,
+    budget: str | None,
+    json: bool,
+) -> None:
+    from eureka.runs import RunFolder
+    from eureka.study.forking import REMEDIES, fork_run
+
+    source = RunFolder(run)
+    wanted = list(REMEDIES) if everything else names
+    forks = fork_run(source, out, at=at, names=wanted, steps=steps)
+    say = sys.stderr.write
+    say(f"Forked at step {forks.step:,}; a fork ends at its leap, or at step {forks.study.configs[0].training.steps:,}.\n")
+    for name, folder in forks.arms.items():
+        say(f"  {name}: {folder}\n")
+    for name, why in forks.skipped.items():
+        say(f"  {name} is left out: {why}\n")
+    run_study(f"eureka race {run.name}", [forks.study], on=on, workers=workers, budget=budget, json=json)

@@ -1,0 +1,164 @@
+"""Fork a run: a study whose runs go on from one checkpoint, each with a remedy, beside the run as it is.
+
+A remedy is a change of the config here, so that its run is a run like any other: it can be resumed, and the report compares it.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eureka.config import RunConfig
+from eureka.errors import RequestError, UnknownNameError, WorkError
+from eureka.files import write_whole
+from eureka.runs import RunFolder
+from eureka.study.plan import Study
+
+Changes = Callable[[RunConfig], dict[str, Any]]
+
+
+def _rate(factor: float) -> Changes:
+    return lambda config: {"training.lr": config.training.lr * factor}
+
+
+def _fixed(**changes: Any) -> Changes:
+    return lambda config: {key.replace("__", "."): value for key, value in changes.items()}
+
+
+REMEDIES: dict[str, Changes] = {
+    "rate_x10": _rate(10.0),
+    "clear_norm_softmax": _fixed(model__start="clear_positions", attention__name="norm_softmax"),
+    "temperature_third": _fixed(attention__name="temperature", attention__temperature=1 / 3),
+    "clear_start": _fixed(model__start="clear"),
+    "rate_x3": _rate(3.0),
+    "norm_softmax_var": _fixed(attention__name="norm_softmax_var"),
+    "rate_tenth": _rate(0.1),
+    "norm_softmax": _fixed(attention__name="norm_softmax"),
+    "clear_positions": _fixed(model__start="clear_positions"),
+    "temperature_1": _fixed(attention__name="temperature", attention__temperature=1.0),
+    "rate_third": _rate(1 / 3),
+    "larger_batch": lambda config: {"training.batch_size": 4 * config.training.batch_size},
+    "no_weight_decay": _fixed(training__weight_decay=0.0),
+}
+"""The remedies that are a change of a config."""
+DEFAULT = 7
+
+
+@dataclass(frozen=True)
+class Forks:
+    """A study of forks, and what was left out."""
+
+    study: ForkedStudy
+    step: int
+    arms: dict[str, str]
+    """the name of each fork's run folder by its remedy; "wait" is the run as it is"""
+    skipped: dict[str, str]
+    """by remedy, why it has no run"""
+
+
+@dataclass(frozen=True)
+class ForkedStudy(Study):
+    """A study whose runs go on from one checkpoint of another run."""
+
+    source: RunFolder = RunFolder(Path())
+    checkpoint: Path = Path()
+
+    def prepare(self) -> list[RunFolder]:
+        folders = super().prepare()
+        for folder, config in zip(folders, self.configs, strict=True):
+            if folder.result() is None and not any(folder.checkpoints.iterdir()):
+                self._fork(folder, config)
+        return folders
+
+    def _fork(self, folder: RunFolder, config: RunConfig) -> None:
+        """Give a run the checkpoint, and the lines that were logged before it; the loop goes on from there."""
+        import torch
+
+        for file, copy in ((self.source.metrics_file, folder.metrics_file), (self.source.attention_file, folder.attention_file)):
+            if file.exists():
+                shutil.copyfile(file, copy)
+        state = _read(self.checkpoint)
+        if config.flat().get("model.start", "paper") != RunConfig.from_json(_config(self.source)).flat().get(
+            "model.start", "paper"
+        ):
+            state["model"] = _rescaled(config, state["model"])
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        write_whole(folder.checkpoints / self.checkpoint.name, buffer.getvalue())
+
+
+def fork_run(source: RunFolder, folder: Path | None, *, at: int | None, names: Sequence[str] | None, steps: int | None) -> Forks:
+    """Plan a fork for each remedy, and one that waits, from the newest checkpoint at or before a step.
+
+    folder  where the forks are kept; runs/race/RUN-at-STEP unless given
+    steps   how far the forks go on; as many steps as the run was planned for unless given. A leap ends a fork earlier
+    """
+    from eureka.training.checkpoint import checkpoint_step
+
+    base, checkpoint = RunConfig.from_json(_config(source)), _checkpoint(source, at)
+    step = checkpoint_step(checkpoint)
+    base = base.but({"training.steps": step + (steps or base.training.steps), "training.early_stop": True})
+    configs, skipped = {"wait": base}, dict[str, str]()
+    for name in names if names is not None else list(REMEDIES)[:DEFAULT]:
+        if name not in REMEDIES:
+            raise UnknownNameError("remedy of a run folder", name, REMEDIES)
+        try:
+            config = base.but(REMEDIES[name](base))
+        except RequestError as error:
+            skipped[name] = str(error)
+            continue
+        if config.digest() in (other.digest() for other in configs.values()):
+            skipped[name] = "the run is like that already."
+        else:
+            configs[name] = config
+    out = folder or Path("runs") / "race" / f"{source.name}-at-{step}"
+    study = ForkedStudy(out, list(configs.values()), None, source, checkpoint)
+    names_of = {name: run.folder.name for name, run in zip(configs, study.runs(), strict=True)}
+    return Forks(study, step, names_of, skipped)
+
+
+def _config(source: RunFolder) -> dict[str, Any]:
+    found = source.config()
+    if found is None:
+        what = "is not there" if not source.path.exists() else "is not a run folder"
+        raise RequestError(f"{source.path} {what}; give a folder that `eureka run` has written, or module:function.")
+    return dict(found.parts)
+
+
+def _checkpoint(source: RunFolder, at: int | None) -> Path:
+    from eureka.training.checkpoint import checkpoint_files, checkpoint_step
+
+    files = checkpoint_files(source.checkpoints)
+    if not files:
+        raise RequestError(f"{source.path} has no checkpoint yet; let the run go on until its first one.")
+    before = [file for file in files if at is None or checkpoint_step(file) <= at]
+    if not before:
+        kept = ", ".join(f"{checkpoint_step(file):,}" for file in files)
+        raise RequestError(f"--at {at}: {source.path} has checkpoints of the steps {kept} only.")
+    return before[-1]
+
+
+def _read(checkpoint: Path) -> dict[str, Any]:
+    import pickle
+
+    import torch
+
+    try:
+        state: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, pickle.UnpicklingError):
+        raise WorkError(f"{checkpoint} is not a checkpoint of a run, or it is damaged.") from None
+    return state
+
+
+def _rescaled(config: RunConfig, weights: dict[str, Any]) -> dict[str, Any]:
+    """The weights as ``model.start`` asks, rescaled from what they have become."""
+    from eureka.experiment import build, rescale
+
+    task, model = build(config)
+    model.load_state_dict(weights)
+    rescale(config, task, model, trained=True)
+    return dict(model.state_dict())

@@ -1,0 +1,108 @@
+"""Each remedy changes what it says, and can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from eureka.errors import RequestError
+from eureka.forks.case import Fork
+from eureka.forks.state import KeptState
+from eureka.racing.accumulation import accumulate
+from eureka.racing.remedies import CATALOGUE, DEFAULT, choose, rate_times
+from eureka.racing.remedy import Remedy, applied
+from tests.racing.runs import Run, assert_equal, everything, reader
+
+NAMED = {remedy.name: remedy for remedy in CATALOGUE}
+
+
+def fork_of(run: Run) -> Fork:
+    return Fork(run.model, run.optimizer, run.batches[0])
+
+
+def losses(run: Run, count: int) -> list[float]:
+    return [run.train(batch) for batch in run.batches[:count]]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_remedy_changes_training_and_can_be_taken_back(name: str) -> None:
+    run, plain = reader(dropout=0.0), losses(reader(dropout=0.0), 4)
+    before, kept = everything(run), KeptState(fork_of(run))
+    made = applied(NAMED[name], fork_of(run))
+    assert losses(run, 4) != plain
+    made.undo()
+    kept.put(fork_of(run))
+    assert_equal(before, everything(run))
+    assert losses(run, 4) == plain
+
+
+def test_a_rate_times_ten_is_that_rate() -> None:
+    run, other = reader(lr=1e-3, dropout=0.0), reader(lr=1e-3, dropout=0.0)
+    rate_times(10)(fork_of(run))
+    for group in other.optimizer.param_groups:
+        group["lr"] = 1e-3 * 10
+    assert losses(run, 6) == losses(other, 6)
+    assert [group["lr"] for group in run.optimizer.param_groups] == [1e-3]
+
+
+def test_accumulation_is_a_larger_batch() -> None:
+    run, other = reader(dropout=0.0), reader(dropout=0.0)
+    accumulate(fork_of(run), 4)
+    losses(run, 4)
+    other.train(torch.cat(other.batches[:4]))
+    for one, twin in zip(run.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.allclose(one, twin, atol=1e-6)
+    again = [parameter.clone() for parameter in run.model.parameters()]
+    losses(run, 3)
+    assert all(torch.equal(one, two) for one, two in zip(again, run.model.parameters(), strict=True))
+
+
+def test_gradient_noise_is_as_large_as_the_gradient() -> None:
+    run, other = reader(dropout=0.0), reader(dropout=0.0)
+    applied(NAMED["gradient_noise"], fork_of(run))
+    run.train(run.batches[0])
+    other.train(other.batches[0])
+    noisy, plain = run.model.get_parameter("head.weight").grad, other.model.get_parameter("head.weight").grad
+    assert noisy is not None
+    assert plain is not None
+    assert float((noisy - plain).square().mean().sqrt() / plain.square().mean().sqrt()) == pytest.approx(1.0, abs=0.15)
+
+
+def test_clear_positions_are_as_loud_as_the_content() -> None:
+    from eureka.starts.clear_start import clear_start
+
+    run = reader()
+    applied(NAMED["clear_positions"], fork_of(run))
+    again = clear_start(run.model, run.batches[0], logits=None, trained=True)
+    assert again.positions[0].before == pytest.approx(1.0, abs=0.01)
+    with pytest.raises(RequestError, match=r"positions are 1 times the content already|positions are 1\.\d+ times"):
+        with torch.no_grad():
+            run.model.get_parameter("positions").mul_(1.05)
+        applied(NAMED["clear_positions"], fork_of(run))
+
+
+def test_eight_are_raced_unless_others_are_asked_for() -> None:
+    assert [remedy.name for remedy in choose(None)] == [remedy.name for remedy in CATALOGUE][:DEFAULT]
+    assert len(choose("all")) == len(CATALOGUE) == len(NAMED)
+    assert choose("rate_x3") == [NAMED["rate_x3"]]
+    own = Remedy("own", "nothing", lambda fork: None)
+    assert choose([own, "rate_x3"]) == [own, NAMED["rate_x3"]]
+
+
+def test_an_object_with_the_same_names_is_a_remedy() -> None:
+    class Own:
+        name, changes = "own", "nothing"
+
+        def apply(self, fork: Fork) -> None:
+            """Changes nothing."""
+
+    wanted: Sequence[Any] = [Own()]
+    assert [remedy.name for remedy in choose(wanted)] == ["own"]
+
+
+def test_what_apply_returns_must_be_a_function() -> None:
+    with pytest.raises(RequestError, match="apply of own returns a int; it must return a function, or None"):
+        applied(Remedy("own", "nothing", lambda fork: 3), fork_of(reader()))  # type: ignore[arg-type, return-value]

@@ -1,0 +1,148 @@
+"""Verdicts: differences in pairs, intervals that hold together, and what is called help."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from eureka.racing.rungs import rungs, stay, total
+from eureka.racing.verdict import Verdict, difference, gain, has_leapt, in_words, judge, learned, winner
+
+
+def judged(losses: Any, wait: Any, *, remedies: int = 1, leapt: int | None = None, skipped: str = "") -> Verdict:
+    return judge("it", "something", list(losses), list(wait), remedies=remedies, leapt=leapt, skipped=skipped)
+
+
+def noise(steps: int, seed: int, size: float = 0.01, alike: float = 0.0) -> Any:
+    drawn = np.random.default_rng(seed).normal(size=steps)
+    return size * math.sqrt(1 - alike**2) * lfilter([1.0], [1.0, -alike], drawn)
+
+
+def slow_difference(losses: list[float], wait: list[float]) -> tuple[float, float, float]:
+    """Mean, its error and the growth, written out: a line, its residuals, the means of their blocks."""
+    both = min(len(losses), len(wait))
+    count = min(both, max(round(0.25 * both), 10))
+    pairs = [wait[step] - losses[step] for step in range(both - count, both)]
+    mean = sum(pairs) / count
+    middle = (count - 1) / 2
+    slope = sum((i - middle) * pair for i, pair in enumerate(pairs)) / sum((i - middle) ** 2 for i in range(count))
+    rest = [pair - mean - slope * (i - middle) for i, pair in enumerate(pairs)]
+    length = max(round(count**0.4), 2)
+    blocks = [sum(rest[i : i + length]) / length for i in range(count % length, count, length)]
+    centre = sum(blocks) / len(blocks)
+    variance = sum((block - centre) ** 2 for block in blocks) / (len(blocks) - 2)
+    return mean, math.sqrt(variance / len(blocks)), slope * count
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(100, 100), (40, 160), (160, 40), (12, 12)])
+def test_the_difference_has_a_slow_twin(ours: int, theirs: int) -> None:
+    losses = list(1.0 - np.linspace(0, 0.3, ours) + noise(ours, 1, alike=0.6))
+    wait = list(1.0 + noise(theirs, 2))
+    found = difference(losses, wait)
+    mean, error, growth = slow_difference(losses, wait)
+    assert found.mean == pytest.approx(mean)
+    assert found.error == pytest.approx(error, rel=1e-9)
+    assert found.growth == pytest.approx(growth)
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.5])
+def test_all_intervals_hold_together_in_about_95_percent_of_races(alike: float) -> None:
+    """Eight remedies that change nothing but the noise, whose neighbours err alike."""
+    missed = 0
+    for race in range(200):
+        wait = 1.0 + noise(320, 1000 * race)
+        intervals = [
+            difference(list(1.0 + noise(320, 1000 * race + i, alike=alike)), list(wait)).interval(8) for i in range(1, 9)
+        ]
+        missed += any(low > 0 or high < 0 for low, high in intervals)
+    assert missed <= 20  # 5 %, and what 200 races leave open
+
+
+def test_more_remedies_make_wider_intervals() -> None:
+    found = difference(list(noise(80, 1)), list(noise(80, 2)))
+    low, high = found.interval(1)
+    lower, higher = found.interval(16)
+    assert lower < low < high < higher
+
+
+def test_a_loss_that_is_lower_and_gains_is_help() -> None:
+    wait = 1.0 + noise(160, 1)
+    verdict = judged(1.0 - np.linspace(0, 0.08, 160) + noise(160, 2), wait)
+    assert verdict.standing == "helped"
+    assert verdict.low is not None
+    assert verdict.low > 0.02
+
+
+def test_a_loss_that_is_lower_at_once_and_then_no_more_is_not_help() -> None:
+    verdict = judged(0.96 + noise(160, 2), 1.0 + noise(160, 1))
+    assert verdict.standing == "level"
+    assert verdict.why == "it is lower, but no longer gains on waiting."
+
+
+def test_less_than_waiting_gains_twice_is_not_help() -> None:
+    wait = 1.0 - np.linspace(0, 0.1, 160) + noise(160, 1, 0.002)
+    verdict = judged(wait - np.linspace(0, 0.12, 160), wait)
+    assert verdict.standing == "level"
+    assert "waiting gains" in verdict.why
+
+
+@pytest.mark.parametrize(("by", "standing"), [(-0.01, "level"), (-0.05, "worse"), (0.01, "level")])
+def test_small_differences_are_level_and_large_ones_worse(by: float, standing: str) -> None:
+    assert judged(1.0 - by + noise(160, 2, 0.002), 1.0 + noise(160, 1, 0.002)).standing == standing
+
+
+def test_what_is_no_number_has_diverged() -> None:
+    verdict = judged([1.0] * 20 + [math.nan], [1.0] * 40)
+    assert (verdict.standing, verdict.steps, verdict.difference) == ("diverged", 21, None)
+
+
+def test_a_leap_is_far_below_waiting_and_clear() -> None:
+    wait = 1.0 + noise(100, 1)
+    assert not has_leapt(list(wait[:9] * 0.5), list(wait))
+    assert has_leapt(list(wait[:10] * 0.8), list(wait))
+    assert not has_leapt(list(wait * 0.95), list(wait))
+    assert not has_leapt(list(1.0 + noise(100, 2, 0.5)), list(1.0 + noise(100, 3, 0.5)))
+    falling = np.linspace(2.0, 0.5, 100)
+    assert not has_leapt(list(falling * 0.85), list(falling))
+
+
+def test_learning_is_a_fast_and_clear_fall() -> None:
+    assert learned(list(np.exp(-np.arange(60) / 40))) > 0.3
+    assert learned(list(np.linspace(1.0, 0.95, 60))) == 0.0
+    assert learned(list(1.0 + noise(60, 1, 0.5))) == 0.0
+    assert learned([1.0, 0.5]) == 0.0
+    assert gain([1.0, 2.0, 3.0]) == 0.0
+
+
+def test_the_winner_is_who_leapt_or_whose_interval_begins_highest() -> None:
+    wait = list(1.0 + noise(160, 1))
+    slow = judged(1.0 - np.linspace(0, 0.08, 160), wait)
+    fast = judged(1.0 - np.linspace(0, 0.09, 160), wait)
+    leapt = judged(wait, wait, leapt=20)
+    assert winner([slow, fast]) is fast
+    assert winner([slow, leapt, fast]) is leapt
+    assert winner([judged(wait, wait)]) is None
+    assert in_words([judged(wait, wait)], wait) == "None of them helped: no remedy is clearly better than waiting."
+    assert in_words([judged(wait, wait, skipped="no.")], wait) == "None of the remedies could be applied."
+    assert in_words([fast], wait).startswith("it helped: its loss is 8")
+
+
+def test_rungs_cost_what_they_say() -> None:
+    assert total(rungs(8, 320)) == 9 * 40 + 5 * 40 + 4 * 80 + 3 * 160
+    assert [rung.until for rung in rungs(3, 100)] == [40, 80, 100]
+    assert rungs(1, 10)[0].until == 10
+    assert [rung.remedies for rung in rungs(1, 320)] == [1, 1, 1, 1]
+    assert rungs(0, 80)[-1].remedies == 0
+
+
+def test_who_falls_fastest_stays_though_its_loss_is_higher() -> None:
+    rough = list(3.0 - 0.02 * np.arange(40.0))
+    assert stay([[1.0] * 40, [1.01] * 40, rough, [1.02] * 40], 2) == [0, 2]
+
+
+def test_of_those_that_are_level_the_first_stay() -> None:
+    assert stay([[1.0] * 40] * 5, 3) == [0, 1, 2]
