@@ -3,48 +3,51 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from eureka.cli.main import app
+from eureka.errors import RequestError
 
 CASE = """
 import torch
 from torch import nn
 
+def loss(model, batch):
+    return (model(batch) - batch.sum(1, keepdim=True)).square().mean()
+
 def case():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
     batches = [torch.randn(8, 4) for _ in range(4)]
-    return {"model": model, "batches": batches, "loss": lambda model, batch: (model(batch) - batch.sum(1, keepdim=True)).square().mean(),
-            "optimizer": torch.optim.SGD(model.parameters(), lr=1e-5)}
+    return {"model": model, "batches": batches, "loss": loss, "optimizer": torch.optim.SGD(model.parameters(), lr=1e-5)}
 """
 
 
-def eureka(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "eureka", *words]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, env=environment, check=False)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "raced_case.py").write_text(CASE)
-    return tmp_path
+    monkeypatch.setenv("EUREKA_FOLDER", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def test_a_function_is_raced_and_told_as_json(folder: Path) -> None:
-    done = eureka(folder, "race", "raced_case:case", "--remedies", "rate_x10,norm_softmax", "--steps", "4", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+def test_a_function_is_raced_and_told_as_json() -> None:
+    words = ["race", "raced_case:case", "--remedies", "rate_x10,norm_softmax", "--steps", "4"]
+    told = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
+    document = json.loads(told.stdout)
     assert [verdict["standing"] for verdict in document["verdicts"]] == ["level", "skipped"]
     assert document["steps"] == 8
+    shown = CliRunner().invoke(app, words, catch_exceptions=False).stdout
+    assert "The race took 8 training steps in all" in shown
 
 
-def test_a_mistake_is_one_sentence_and_the_exit_code_is_2(folder: Path) -> None:
-    done = eureka(folder, "race", "raced_case:cas")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("eureka: unknown function in ")
-    assert done.stderr.count("\n") == 1
+def test_a_mistake_is_one_sentence() -> None:
+    for words, sentence in (
+        (["raced_case:cas"], "unknown function in "),
+        (["raced_case:case", "--at", "3"], "--at and --out belong to a run folder, and raced_case:case names a function."),
+        (["nowhere"], "nowhere is not there; give a folder that `eureka run` has written, or module:function."),
+    ):
+        with pytest.raises(RequestError, match=sentence):
+            CliRunner().invoke(app, ["race", *words], catch_exceptions=False, standalone_mode=False)

@@ -50,6 +50,8 @@ def test_a_rate_times_ten_is_that_rate() -> None:
 
 def test_accumulation_is_a_larger_batch() -> None:
     run, other = reader(dropout=0.0), reader(dropout=0.0)
+    for each in (run, other):  # Adam would enlarge the rounding of gradients that are nearly 0
+        each.optimizer = torch.optim.SGD(each.model.parameters(), lr=0.1)
     accumulate(fork_of(run), 4)
     losses(run, 4)
     other.train(torch.cat(other.batches[:4]))
@@ -78,9 +80,9 @@ def test_clear_positions_are_as_loud_as_the_content() -> None:
     applied(NAMED["clear_positions"], fork_of(run))
     again = clear_start(run.model, run.batches[0], logits=None, trained=True)
     assert again.positions[0].before == pytest.approx(1.0, abs=0.01)
-    with pytest.raises(RequestError, match=r"positions are 1 times the content already|positions are 1\.\d+ times"):
-        with torch.no_grad():
-            run.model.get_parameter("positions").mul_(1.05)
+    with torch.no_grad():
+        run.model.get_parameter("positions").mul_(1.05)
+    with pytest.raises(RequestError, match=r"positions are 1\.05 times the content already"):
         applied(NAMED["clear_positions"], fork_of(run))
 
 

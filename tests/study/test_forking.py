@@ -70,7 +70,7 @@ def test_a_remedy_that_changes_nothing_is_left_out(tmp_path: Path, make_tiny: Ca
 def test_a_mistake_is_one_sentence(source: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"unknown remedy of a run folder 'rate_x4'; did you mean 'rate_x3'\?"):
         fork_run(source, None, at=None, names=["rate_x4"], steps=None)
-    with pytest.raises(RequestError, match="--at 5: .* has checkpoints of the steps 10, 20 only"):
+    with pytest.raises(RequestError, match=r"--at 5: .* has checkpoints of the steps 10, 20 only"):
         fork_run(source, None, at=5, names=None, steps=None)
     with pytest.raises(RequestError, match="is not there; give a folder that `eureka run` has written"):
         fork_run(RunFolder(tmp_path / "nowhere"), None, at=None, names=None, steps=None)

@@ -60,12 +60,12 @@ class Forks:
     """by remedy, why it has no run"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ForkedStudy(Study):
     """A study whose runs go on from one checkpoint of another run."""
 
-    source: RunFolder = RunFolder(Path())
-    checkpoint: Path = Path()
+    source: RunFolder
+    checkpoint: Path
 
     def prepare(self) -> list[RunFolder]:
         folders = super().prepare()
@@ -82,9 +82,8 @@ class ForkedStudy(Study):
             if file.exists():
                 shutil.copyfile(file, copy)
         state = _read(self.checkpoint)
-        if config.flat().get("model.start", "paper") != RunConfig.from_json(_config(self.source)).flat().get(
-            "model.start", "paper"
-        ):
+        base = RunConfig.from_json(_config(self.source))
+        if config.flat().get("model.start") != base.flat().get("model.start"):
             state["model"] = _rescaled(config, state["model"])
         buffer = io.BytesIO()
         torch.save(state, buffer)
@@ -116,7 +115,7 @@ def fork_run(source: RunFolder, folder: Path | None, *, at: int | None, names: S
         else:
             configs[name] = config
     out = folder or Path("runs") / "race" / f"{source.name}-at-{step}"
-    study = ForkedStudy(out, list(configs.values()), None, source, checkpoint)
+    study = ForkedStudy(out, list(configs.values()), source=source, checkpoint=checkpoint)
     names_of = {name: run.folder.name for name, run in zip(configs, study.runs(), strict=True)}
     return Forks(study, step, names_of, skipped)
 
