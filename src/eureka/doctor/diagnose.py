@@ -34,6 +34,7 @@ from eureka.doctor.checks import (
 from eureka.doctor.exam import STEPS, Exam
 from eureka.doctor.finding import CheckRecord, Diagnosis, Finding
 from eureka.forks.case import Loss, Step, kept_random_state, make_case
+from eureka.forks.given import Given, hand_over
 from eureka.forks.kept import kept_loop
 from eureka.formats import percent
 
@@ -79,8 +80,8 @@ attention to blame."""
 
 
 def diagnose(
-    model: nn.Module,
-    batches: Iterable[Any],
+    model: nn.Module | Any,
+    batches: Iterable[Any] | Any = None,
     *,
     loss: Loss | None = None,
     optimizer: Optimizer | None = None,
@@ -92,8 +93,8 @@ def diagnose(
     """Find out why a model does not learn, by measurements and experiments on copies of it.
 
     model      as it is now: fresh, or after some training. It is left bit for bit as it was, and so are the optimiser and
-               all random numbers
-    batches    a list or a DataLoader; a few dozen batches are enough
+               all random numbers. Or a Trainer of Hugging Face, which brings all the rest; or a Lightning module
+    batches    a list or a DataLoader; a few dozen batches are enough. With a Lightning module, its data module or a DataLoader
     loss       ``lambda model, batch: …`` returns the loss as training computes it
     optimizer  the one that trains the model
     step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
@@ -102,27 +103,41 @@ def diagnose(
     budget     seconds after which no further check begins
     on_check   called with the name of each check before it begins
     """
-    with kept_random_state(), kept_loop(step, optimizer), warnings.catch_warnings():
+    with kept_random_state(batches), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of copies of the user's model; their own runs have told them
-        case = make_case(model, batches, loss=loss, optimizer=optimizer, step=step, most=STEPS)
-        exam = Exam(case, _curve(log))
-        findings: list[Finding] = []
-        records: list[CheckRecord] = []
-        begun = time.perf_counter()
-        for check in CHECKS:
-            if on_check is not None:
-                on_check(check.name)
-            why = _why_not(check, exam, findings, begun, budget)
-            start = time.perf_counter()
-            if not why:
-                try:
-                    findings += check.run(exam)
-                except Exception as error:  # one check that fails does not stop the others
-                    why = f"{type(error).__name__}: {error}"
-            records.append(CheckRecord(name=check.name, seconds=time.perf_counter() - start, skipped=why))
+        given = hand_over(model, batches, loss=loss, optimizer=optimizer, step=step, log=log)
+        return diagnose_given(given, budget=budget, on_check=on_check)
+
+
+def diagnose_given(given: Given, *, budget: float | None = None, on_check: Callable[[str], None] | None = None) -> Diagnosis:
+    """The same for what was handed over already."""
+    with kept_random_state(given.batches), kept_loop(given.step, given.optimizer), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        case = make_case(
+            given.model, given.batches, loss=given.loss, optimizer=given.optimizer, step=given.step, most=STEPS
+        )  # fmt: skip
+        exam = Exam(case, _curve(given.log))
+        findings, records = _check_all(exam, budget, on_check or (lambda name: None))
         ranked = sorted(findings, key=lambda one: -one.weight) or [_healthy(exam)]
     steps = exam.base.seconds / max(len(exam.base.losses), 1)
-    return Diagnosis(findings=tuple(ranked), checks=tuple(records), notes=case.assumed, step_seconds=steps)
+    notes = (*given.notes, *case.assumed)
+    return Diagnosis(findings=tuple(ranked), checks=tuple(records), notes=notes, step_seconds=steps)
+
+
+def _check_all(exam: Exam, budget: float | None, on_check: Callable[[str], None]) -> tuple[list[Finding], list[CheckRecord]]:
+    findings: list[Finding] = []
+    records: list[CheckRecord] = []
+    begun = time.perf_counter()
+    for check in CHECKS:
+        on_check(check.name)
+        start, why = time.perf_counter(), ""
+        try:
+            why = _why_not(check, exam, findings, begun, budget)
+            findings += [] if why else check.run(exam)
+        except Exception as error:  # one check that fails does not stop the others
+            why = f"{type(error).__name__}: {error}"
+        records.append(CheckRecord(name=check.name, seconds=time.perf_counter() - start, skipped=why))
+    return findings, records
 
 
 def _why_not(check: Check, exam: Exam, findings: list[Finding], begun: float, budget: float | None) -> str:

@@ -13,8 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils.data import DataLoader
 
 from eureka.errors import RequestError
+from eureka.forks.generators import generators_of, restorer
+from eureka.forks.quiet import copied
 
 Loss = Callable[[nn.Module, Any], Tensor]
 """The loss of a model on a batch."""
@@ -102,39 +105,55 @@ def make_case(
 
 
 def take(batches: Iterable[Any], most: int) -> list[Any]:
-    """The first batches; a data loader begins anew the next time, with the same random numbers."""
-    if isinstance(batches, Iterator):
+    """Copies of the first batches; a data loader begins anew the next time, with the same random numbers."""
+    if any(isinstance(one, Iterator) for one in _whence(batches)):
         raise RequestError(
             "batches is an iterator, and what is read from it would be missing from training; pass a list or a DataLoader."
         )
     if not isinstance(batches, Iterable):
         raise RequestError(f"batches is a {type(batches).__name__}; pass a list of batches or a DataLoader.")
-    with kept_random_state(_generators(batches)):
-        found = list(itertools.islice(iter(batches), most))
+    with kept_random_state(batches), _workers_ended(batches):
+        found = [copied(batch) for batch in itertools.islice(iter(batches), most)]
     if not found:
         raise RequestError("batches is empty; at least one batch is needed.")
     return found
 
 
-def _generators(batches: Any) -> list[torch.Generator]:
-    """The generators that a data loader draws its order from."""
-    holders = [batches, getattr(batches, "sampler", None), getattr(getattr(batches, "batch_sampler", None), "sampler", None)]
-    found = [getattr(holder, "generator", None) for holder in holders]
-    return [one for one in found if isinstance(one, torch.Generator)]
+def _whence(batches: Any) -> Iterator[Any]:
+    """Batches, and what they are read from: a data loader reads from a data set, which may be a stream."""
+    yield batches
+    for name in ("loader", "dataset"):
+        if (source := getattr(batches, name, None)) is not None:
+            yield from _whence(source)
 
 
 @contextmanager
-def kept_random_state(generators: Sequence[torch.Generator] = ()) -> Iterator[None]:
-    """Afterwards the random numbers of torch, NumPy and Python, and of these generators, go on as if nothing had been drawn."""
+def _workers_ended(batches: Any) -> Iterator[None]:
+    """A data loader with persistent workers keeps those of its first pass; that shall be the user's own."""
+    loaders = [one for one in _whence(batches) if isinstance(one, DataLoader) and one._iterator is None]
+    try:
+        yield
+    finally:
+        for loader in loaders:
+            loader._iterator = None
+
+
+@contextmanager
+def kept_random_state(around: Any = None) -> Iterator[None]:
+    """Afterwards the random numbers of torch, NumPy and Python go on as if nothing had been drawn.
+
+    around   a data loader or the like: the generators that it, its data set, sampler or collator hold are kept too
+    """
     import numpy as np
 
-    states, numbers, python = [one.get_state() for one in generators], np.random.get_state(), random.getstate()
+    restore = [restorer(one) for one in generators_of(around)]
+    numbers, python = np.random.get_state(), random.getstate()
     try:
         with torch.random.fork_rng():
             yield
     finally:
-        for one, state in zip(generators, states, strict=True):
-            one.set_state(state)
+        for put_back in restore:
+            put_back()
         np.random.set_state(numbers)
         random.setstate(python)
 

@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+import inspect
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 from eureka.errors import RequestError, UnknownNameError
+from eureka.forks.given import Given, hand_over, is_trainer
 from eureka.registry import find_named
 
-if TYPE_CHECKING:
-    from torch import nn
-    from torch.optim import Optimizer
-
-    from eureka.forks.case import Loss, Step
-
-
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """What ``module:function`` returned; the same names as the arguments of `eureka.diagnose` and `eureka.race`."""
-
-    model: nn.Module
-    batches: Iterable[Any]
-    loss: Loss | None = None
-    step: Step | None = None
-    optimizer: Optimizer | None = None
-    log: Any = None
+NAMES = tuple(field.name for field in fields(Given) if field.name != "notes")
 
 
 def load_case(text: str) -> Given:
-    """Call the function that ``module:function`` names; it returns a dict of model, batches, loss or step, and optimizer."""
+    """Call the function that ``module:function`` names.
+
+    It returns a dict with model, batches, loss or step, optimizer and log; an object with these attributes; or a trainer.
+    """
     function = find_named(text, text, "function")
     if not callable(function):
         raise RequestError(f"{text} is a {type(function).__name__}; name a function that returns a dict.")
     try:
         found = function()
     except Exception as error:
-        raise RequestError(f"{text}() failed with {type(error).__name__}: {error}") from error
-    return _given(text, found)
+        raise RequestError(f"{text}() failed{_where(error, function)} with {type(error).__name__}: {error}") from error
+    arguments = _arguments(text, found)
+    if "model" not in arguments:
+        kind = "dict without a model" if isinstance(found, Mapping) else type(found).__name__
+        raise RequestError(f"{text}() returns a {kind}; it must return a dict with {', '.join(NAMES)}.")
+    return hand_over(**arguments)
 
 
-def _given(text: str, found: Any) -> Given:
-    names = [field.name for field in fields(Given)]
+def _where(error: Exception, function: Callable[..., Any]) -> str:
+    """The last line of the user's own file that the error came through."""
+    file = inspect.getsourcefile(inspect.unwrap(function)) if inspect.isfunction(function) else None
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" in line {lines[-1]} of {Path(file).name}" if file and lines else ""
+
+
+def _arguments(text: str, found: Any) -> dict[str, Any]:
+    """A trainer is handed over as it is; of any other object, the attributes with these names."""
+    if is_trainer(found):
+        return {"model": found}
     if not isinstance(found, Mapping):
-        raise RequestError(f"{text}() returns a {type(found).__name__}; it must return a dict with {', '.join(names)}.")
+        found = {name: getattr(found, name) for name in NAMES if hasattr(found, name)}
     for key in found:
-        if key not in names:
-            raise UnknownNameError(f"key in what {text}() returns", str(key), names)
-    if missing := [name for name in ("model", "batches") if name not in found]:
-        raise RequestError(f"what {text}() returns has no {' and no '.join(missing)}.")
-    return Given(**found)
+        if key not in NAMES:
+            raise UnknownNameError(f"key in what {text}() returns", str(key), NAMES)
+    return dict(found)

@@ -1,0 +1,68 @@
+"""What a user hands over: a model with its data and loop, a trainer of Hugging Face, or a Lightning module with its data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eureka.errors import RequestError
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from eureka.forks.case import Loss, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """The arguments of `eureka.diagnose` and `eureka.race`, by their names."""
+
+    model: nn.Module
+    batches: Iterable[Any]
+    loss: Loss | None = None
+    step: Step | None = None
+    optimizer: Optimizer | None = None
+    log: Any = None
+    notes: tuple[str, ...] = ()
+    """what was read or chosen for the user, a sentence each"""
+
+
+def hand_over(
+    model: Any,
+    batches: Any = None,
+    *,
+    loss: Loss | None = None,
+    optimizer: Optimizer | None = None,
+    step: Step | None = None,
+    log: Any = None,
+) -> Given:
+    """What was given, as arguments for any loop; a trainer brings its own model, data, loss and optimiser."""
+    if is_trainer(model):
+        from eureka.forks.hugging_face import from_trainer
+
+        _refuse(loss, optimizer, step, whose="the Trainer's own")
+        return from_trainer(model, batches, log)
+    if _is_a(model, "LightningModule", "lightning", "pytorch_lightning") and loss is None and step is None:
+        from eureka.forks.lightning import from_module
+
+        return from_module(model, batches, optimizer, log)
+    if batches is None:
+        raise RequestError("batches is missing; pass a list of batches or a DataLoader.")
+    return Given(model=model, batches=batches, loss=loss, step=step, optimizer=optimizer, log=log)
+
+
+def is_trainer(model: Any) -> bool:
+    """Whether it is a Trainer of Hugging Face, or of a subclass."""
+    return _is_a(model, "Trainer", "transformers")
+
+
+def _is_a(model: Any, name: str, *packages: str) -> bool:
+    """Whether a class of that name and package is among the classes of a model; imports nothing."""
+    return any(cls.__name__ == name and cls.__module__.split(".")[0] in packages for cls in type(model).__mro__)
+
+
+def _refuse(*others: Any, whose: str) -> None:
+    if any(other is not None for other in others):
+        raise RequestError(f"loss, optimizer and step are {whose}; leave them out, or pass the model instead of the Trainer.")
