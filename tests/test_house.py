@@ -38,9 +38,9 @@ BELOW: dict[str, set[str]] = {
     },
     "recipes": {"config"},
     "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
-    "report": {"curves", "runs", "study"},
+    "report": {"curves", "doctor", "runs", "study"},
     "integrations": {"curves", "probes", "patching", "runs"},
-    "snapshots": {"config", "experiment", "tasks", "probes", "training", "runs"},
+    "snapshots": {"config", "experiment", "forks", "tasks", "probes", "training", "runs"},
 }
 ABOVE = {"bench", "cli"}  # they may import everything; nobody imports them
 

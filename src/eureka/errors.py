@@ -17,7 +17,10 @@ Each message is one sentence or two: what was wrong, with what value, what to do
 from __future__ import annotations
 
 import difflib
+import sysconfig
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class EurekaError(Exception):
@@ -71,3 +74,12 @@ class FolderBusyError(WorkError):
 
 class DamagedRunError(WorkError):
     """A run folder holds something that cannot be trusted."""
+
+
+def own_line(error: BaseException) -> str:
+    """Where in the user's own code an error came from: the last line that is neither ours nor an installed package's."""
+    libraries = {str(Path(__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))}
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not any(frame.filename.startswith(folder) for folder in libraries)]
+    own = [frame for frame in own if not frame.filename.startswith("<")]
+    return f" in line {own[-1].lineno} of {Path(own[-1].filename).name}" if own else ""

@@ -1,22 +1,29 @@
-"""Snapshots: the model of a run at one of its steps, and what probes measure of it."""
+"""Snapshots: a run at one of its steps, what probes measure of its model, and what an experiment needs to go on from there."""
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
+from torch.optim import Optimizer
 
 from eureka.config import RunConfig
 from eureka.errors import RequestError, WorkError
 from eureka.experiment import build
+from eureka.forks.given import Given
+from eureka.forks.rates import lasting_rate
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.linear import linear_probes
 from eureka.runs import ProbeRecord, Readings, RunFolder
-from eureka.tasks.task import Task
+from eureka.tasks.task import Batch, Task
 from eureka.training.checkpoint import checkpoint_before, checkpoint_step, load_checkpoint
+from eureka.training.config import TrainingConfig
+from eureka.training.optimiser import QueryKeyRate, learning_rate, make_optimiser, set_learning_rate
 
 SEED = 20_250_101
 """Every run of a task is measured on the same samples."""
@@ -49,19 +56,92 @@ def initial_snapshot(folder: RunFolder) -> Snapshot:
 
 def trained_snapshot(folder: RunFolder, file: Path | None = None) -> Snapshot:
     """The model at a checkpoint, by default the newest."""
-    initial = initial_snapshot(folder)
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True) if file else load_checkpoint(folder.checkpoints)
-    except (OSError, RuntimeError, pickle.UnpicklingError):
-        raise WorkError(f"{file} is not a checkpoint of a run, or it is damaged.") from None
+    state = _checkpoint(folder, file)
     if state is None:
         raise WorkError(f"{folder.path} has no checkpoint yet; --initial shows the model before its first step.")
+    return _at(state, initial_snapshot(folder))
+
+
+def _checkpoint(folder: RunFolder, file: Path | None) -> dict[str, Any] | None:
+    """What a checkpoint holds, by default the newest; None where there is none yet."""
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True) if file else load_checkpoint(folder.checkpoints)
+    except (OSError, RuntimeError, pickle.UnpicklingError):
+        raise WorkError(f"{file} is not a checkpoint of a run, or it is damaged.") from None
+
+
+def _at(state: dict[str, Any], initial: Snapshot) -> Snapshot:
     initial.model.load_state_dict(state["model"])
     step = int(state["step"])
     for module in initial.model.modules():
         if callable(advance := getattr(module, "advance", None)):
             advance(step)
     return Snapshot(initial.task, initial.model, step)
+
+
+def hand_over_run(folder: RunFolder, file: Path | None = None) -> Given:
+    """The run at a checkpoint, by default the newest, with the optimiser and the batches that its loop would go on with."""
+    stored = folder.config()
+    assert stored is not None
+    config = RunConfig.from_json(stored.parts).training
+    state, snapshot = _checkpoint(folder, file), initial_snapshot(folder)
+    optimizer = make_optimiser(snapshot.model, config)
+    generator = Generator().manual_seed(config.seed)
+    notes = [f"{folder.name} before its first step: it has no checkpoint yet."]
+    if state is not None:
+        snapshot = _at(state, snapshot)
+        optimizer.load_state_dict(state["optimiser"])
+        generator.set_state(state["data_generator"])
+        notes = [f"{folder.name} at step {snapshot.step:,}."]
+    value, note = lasting_rate(learning_rate(config), snapshot.step, config.steps)
+    set_learning_rate(optimizer, value)
+    loop = RunLoop(snapshot.task, config)
+    return Given(
+        model=snapshot.model,
+        batches=RunBatches(snapshot.task, config.batch_size, generator),
+        loss=loop.loss if config.qk_lr_scale == 1.0 else None,
+        step=loop.step if config.qk_lr_scale != 1.0 else None,
+        optimizer=optimizer,
+        log=folder.metrics_file if len(folder.metrics()) > 1 else None,
+        notes=tuple(filter(None, [*notes, note, "" if config.device == "cpu" else "It is looked at on the processor."])),
+    )
+
+
+@dataclass(frozen=True)
+class RunLoop:
+    """A step of a run's loop, without its logs."""
+
+    task: Task
+    config: TrainingConfig
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+            outputs = model(batch["inputs"])
+            return self.task.loss(outputs, Batch(batch["inputs"], batch["labels"], {}), self.config.label_smoothing)
+
+    def step(self, model: nn.Module, optimizer: Optimizer, batch: dict[str, Tensor]) -> Tensor:
+        loss = self.loss(model, batch)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        with QueryKeyRate(model, self.config.qk_lr_scale).around_step():
+            optimizer.step()
+        return loss.detach()
+
+
+@dataclass(frozen=True)
+class RunBatches:
+    """The batches of a run from some state of its generator on; every pass gives the same."""
+
+    task: Task
+    size: int
+    generator: Generator
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        own = Generator()
+        own.set_state(self.generator.get_state())
+        while True:
+            batch = self.task.sample(self.size, own)
+            yield {"inputs": batch.inputs, "labels": batch.labels}
 
 
 def snapshot_before_leap(folder: RunFolder) -> Snapshot:

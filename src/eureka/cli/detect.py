@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,7 +97,7 @@ def detect(
     else:
         logs = [log for file in files if (log := _examined(file, examination)) is not None]
     if json:
-        print_json(_document(logs), indent=None if watch else 2)
+        print_json(document(logs), indent=None if watch else 2)
     else:
         for log in logs:
             print_log(log)
@@ -147,7 +147,7 @@ def _told(file: Path, findings: Callable[[], list[Finding]]) -> list[Finding] | 
         return None
 
 
-def _document(logs: list[list[Finding]]) -> dict[str, Any]:
+def document(logs: Sequence[Sequence[Finding]]) -> dict[str, Any]:
     """Everything about some logs, for programs."""
     from eureka.curves.advice import advise, advise_pair
     from eureka.curves.together import pairs
@@ -178,7 +178,7 @@ def _given(classes: int | None, floor: float | None, levels: list[str]) -> Given
     return Given(classes=classes, floor=floor, levels=tuple(found))
 
 
-def print_log(findings: list[Finding]) -> None:
+def print_log(findings: Sequence[Finding]) -> None:
     """Everything about one log, for people: each curve, then what is not judged, then train and validation together."""
     from eureka.curves.advice import advise_pair
     from eureka.curves.together import pairs

@@ -16,6 +16,7 @@ from eureka.cli.bench import app as bench
 from eureka.cli.compare import compare
 from eureka.cli.data import app as data
 from eureka.cli.detect import detect
+from eureka.cli.diagnose import diagnose
 from eureka.cli.listing import fixes, recipes
 from eureka.cli.probe import probe
 from eureka.cli.race import race
@@ -50,7 +51,7 @@ def eureka(
     """Find long loss plateaus, trace them to the attention softmax, and remove them."""
 
 
-for verb in (compare, study, run, detect, race, probe, report, recipes, fixes):
+for verb in (compare, study, run, detect, diagnose, race, probe, report, recipes, fixes):
     app.command()(verb)
 for name, verbs in (("tasks", tasks), ("data", data), ("bench", bench)):
     app.add_typer(verbs, name=name)

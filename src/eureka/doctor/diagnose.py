@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import nn
 from torch.optim import Optimizer
 
+from eureka.curves.readers.curve import Curve, read_curve
 from eureka.doctor.checks import (
     attention,
     attention_axis,
@@ -33,6 +35,7 @@ from eureka.doctor.checks import (
 )
 from eureka.doctor.exam import STEPS, Exam
 from eureka.doctor.finding import CheckRecord, Diagnosis, Finding
+from eureka.errors import EurekaError, RequestError, own_line
 from eureka.forks.case import Loss, Step, kept_random_state, make_case
 from eureka.forks.given import Given, hand_over
 from eureka.forks.kept import kept_loop
@@ -116,7 +119,8 @@ def diagnose_given(given: Given, *, budget: float | None = None, on_check: Calla
         case = make_case(
             given.model, given.batches, loss=given.loss, optimizer=given.optimizer, step=given.step, most=STEPS
         )  # fmt: skip
-        exam = Exam(case, _curve(given.log))
+        curve = curve_of(given.log)
+        exam = Exam(case, None if curve is None else (curve.steps, curve.values))
         findings, records = _check_all(exam, budget, on_check or (lambda name: None))
         ranked = sorted(findings, key=lambda one: -one.weight) or [_healthy(exam)]
     steps = exam.base.seconds / max(len(exam.base.losses), 1)
@@ -135,9 +139,17 @@ def _check_all(exam: Exam, budget: float | None, on_check: Callable[[str], None]
             why = _why_not(check, exam, findings, begun, budget)
             findings += [] if why else check.run(exam)
         except Exception as error:  # one check that fails does not stop the others
+            if "base" not in vars(exam):  # not even the user's own steps can be made
+                raise _of_the_users(error) from error
             why = f"{type(error).__name__}: {error}"
         records.append(CheckRecord(name=check.name, seconds=time.perf_counter() - start, skipped=why))
     return findings, records
+
+
+def _of_the_users(error: Exception) -> Exception:
+    if isinstance(error, EurekaError):
+        return error
+    return RequestError(f"a training step fails{own_line(error)} with {type(error).__name__}: {error}")
 
 
 def _why_not(check: Check, exam: Exam, findings: list[Finding], begun: float, budget: float | None) -> str:
@@ -154,19 +166,19 @@ def _why_not(check: Check, exam: Exam, findings: list[Finding], begun: float, bu
     return ""
 
 
-def _curve(log: Any) -> Any:
-    """Steps and values of the loss so far."""
+def curve_of(log: Any) -> Curve | None:
+    """The loss so far, from a list of numbers or from a file; None if there are not two."""
     if log is None:
         return None
-    import numpy as np
-
     if isinstance(log, str) or hasattr(log, "__fspath__"):
-        from eureka.curves.readers.curve import read_curve
-
-        curve = read_curve(log)
-        return curve.steps, curve.values
+        return read_curve(log)
     values = np.asarray(log, dtype=float)
-    return np.arange(len(values), dtype=float), values
+    if np.isfinite(values).sum() < 2:
+        return None
+    steps, count = np.arange(len(values), dtype=float), len(values)
+    return Curve(
+        file="", metric="loss", step_name="step", steps=steps, values=values, lr=None, points=count, metrics=("loss",)
+    )  # fmt: skip
 
 
 def _healthy(exam: Exam) -> Finding:

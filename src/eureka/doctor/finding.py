@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
+
+from eureka.formats import plural
 
 Cause = Literal[
     "lr_too_small", "lr_too_large", "not_in_optimizer", "no_gradient", "labels_unrelated", "labels_misaligned", "labels_ignored",
@@ -44,7 +47,14 @@ class Finding:
         return "\n".join([*(_wrapped(line) for line in lines), *([f"      {self.code}"] if self.code else [])])
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"evidence": list(self.evidence), "numbers": dict(self.numbers)}
+        numbers = {name: value if math.isfinite(value) else None for name, value in self.numbers.items()}
+        return asdict(self) | {"evidence": list(self.evidence), "numbers": numbers}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Finding:
+        """What `to_json` gave; a number that was not finite is not a number."""
+        numbers = {name: math.nan if value is None else value for name, value in document["numbers"].items()}
+        return cls(**{**document, "evidence": tuple(document["evidence"]), "numbers": numbers})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +91,17 @@ class Diagnosis:
     def seconds(self) -> float:
         return sum(check.seconds for check in self.checks)
 
+    @property
+    def cost(self) -> str:
+        """How many checks were made, and the time that they took."""
+        made = plural(sum(not check.skipped for check in self.checks), "check")
+        steps = f", the time of {self.seconds / self.step_seconds:.0f} training steps" if self.step_seconds else ""
+        return f"{made} in {self.seconds:.1f} s{steps}"
+
     def __str__(self) -> str:
         parts = [*map(str, self.findings), *(_wrapped(f"note: {note}") for note in self.notes)]
         failed = [f"{check.name} was not checked: {check.skipped}" for check in self.checks if check.skipped]
-        cost = f"{len(self.checks) - len(failed)} checks in {self.seconds:.1f} s"
-        if self.step_seconds:
-            cost += f", the time of {self.seconds / self.step_seconds:.0f} training steps"
-        return "\n".join([*parts, *map(_wrapped, failed), f"{cost}."])
+        return "\n".join([*parts, *map(_wrapped, failed), f"{self.cost}."])
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -97,6 +111,16 @@ class Diagnosis:
             "seconds": self.seconds,
             "step_seconds": self.step_seconds,
         }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Diagnosis:
+        """What `to_json` gave."""
+        return cls(
+            findings=tuple(Finding.from_json(one) for one in document["findings"]),
+            checks=tuple(CheckRecord(**one) for one in document["checks"]),
+            notes=tuple(document["notes"]),
+            step_seconds=document["step_seconds"],
+        )
 
 
 def _wrapped(line: str) -> str:

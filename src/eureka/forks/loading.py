@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
-from eureka.errors import RequestError, UnknownNameError
+from eureka.errors import RequestError, UnknownNameError, own_line
 from eureka.forks.given import Given, hand_over, is_trainer
 from eureka.registry import find_named
 
@@ -27,19 +24,12 @@ def load_case(text: str) -> Given:
     try:
         found = function()
     except Exception as error:
-        raise RequestError(f"{text}() failed{_where(error, function)} with {type(error).__name__}: {error}") from error
+        raise RequestError(f"{text}() failed{own_line(error)} with {type(error).__name__}: {error}") from error
     arguments = _arguments(text, found)
     if "model" not in arguments:
         kind = "dict without a model" if isinstance(found, Mapping) else type(found).__name__
         raise RequestError(f"{text}() returns a {kind}; it must return a dict with {', '.join(NAMES)}.")
     return hand_over(**arguments)
-
-
-def _where(error: Exception, function: Callable[..., Any]) -> str:
-    """The last line of the user's own file that the error came through."""
-    file = inspect.getsourcefile(inspect.unwrap(function)) if inspect.isfunction(function) else None
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f" in line {lines[-1]} of {Path(file).name}" if file and lines else ""
 
 
 def _arguments(text: str, found: Any) -> dict[str, Any]:

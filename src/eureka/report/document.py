@@ -15,15 +15,19 @@ from markupsafe import Markup
 def document(template: str, scripts: Sequence[str], **shown: Any) -> str:
     """A template as text.
 
-    scripts   the parts of the page's own script, each after those that it needs
+    scripts   the parts of the page's own script, each after those that it needs; Plotly comes with them, if there are any
     shown     what the template shows, by the name that it uses
     """
-    from plotly.offline import get_plotlyjs
-
-    plotly, script = inlined(get_plotlyjs()), inlined(own_script(scripts))
+    plotly, script = _with_plotly(scripts) if scripts else ("", "")
     own = {"style": asset("page.css"), "plotly": plotly, "script": script}
     marked = {name: Markup(text) for name, text in own.items()}
     return _environment().get_template(template).render(**shown, policy=policy(plotly, script), **marked)
+
+
+def _with_plotly(scripts: Sequence[str]) -> tuple[str, str]:
+    from plotly.offline import get_plotlyjs
+
+    return inlined(get_plotlyjs()), inlined(own_script(scripts))
 
 
 def _environment() -> Environment:

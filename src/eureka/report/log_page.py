@@ -117,7 +117,7 @@ def log_page(logs: Sequence[Sequence[Finding]]) -> LogPage:
         headline=_headline(findings),
         sections=[_section(finding) for finding in findings],
         together=[told for log in logs for told in _together(log)],
-        data=Pictures([_picture(finding) for finding in findings]),
+        data=Pictures([picture(finding) for finding in findings]),
     )
 
 
@@ -155,7 +155,8 @@ def _together(findings: Sequence[Finding]) -> Iterator[Told]:
         yield Told(pair.train.title, pair.sentence() or "", [advice.sentence() for advice in advise_pair(pair)])
 
 
-def _picture(finding: Finding) -> Picture:
+def picture(finding: Finding) -> Picture:
+    """One curve with its plateaus, its moments and its levels."""
     x, y = clean(finding.curve.values, finding.curve.steps)
     chosen = thin([y])
     marks = [Mark(plateau.start, plateau.end) for plateau in finding.plateaus]

@@ -1,0 +1,138 @@
+"""`eureka diagnose`: why a run does not learn."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eureka.cli.options import JsonOption, print_json
+from eureka.errors import DamagedRunError, RequestError
+from eureka.files import check_folder
+from eureka.formats import plural
+from eureka.runs import RunFolder, find_runs
+
+if TYPE_CHECKING:
+    from eureka.forks.given import Given
+
+FUNCTION = re.compile(r"[\w.]+:[\w.]+")
+HANDING_OVER = """\
+# in train_setup.py
+def stuck():
+    return {
+        "model": model,            # as it is now
+        "batches": loader,         # a DataLoader or a list
+        "loss": lambda model, batch: ...,
+        "optimizer": optimizer,
+        "log": "loss.csv",
+    }
+
+# then: eureka diagnose train_setup:stuck
+"""
+UNKNOWN = (
+    "A log tells that a run is stuck, not why: whether weights and gradients move, whether labels fit the inputs, what the"
+    " model sees, and whether attention is the cause, can only be found with the model and its data."
+)
+
+
+def diagnose(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOG|RUN|MODULE:FUNCTION",
+            help="A log of a loss, a run folder (or a checkpoint in it), or a function that returns a Trainer, or a dict with"
+            " model, batches, loss or step, optimizer and log.",
+        ),
+    ],
+    budget: Annotated[
+        float | None, typer.Option("--budget", metavar="SECONDS", min=0.0, help="Begin no further check after this time.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="PAGE", help="Write the diagnosis as a page, too.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say why a run does not learn, how sure that is and what to do, by experiments on copies of its model.
+
+    Nothing of the run is changed. The experiments take the time of at most about 200 training steps.
+    """
+    if html is not None:
+        check_folder(html)
+    path = Path(what)
+    if not path.exists():
+        _diagnose(_function(what), what, budget, html, json)
+    elif (run := _run_of(path)) is not None:
+        from eureka.snapshots import hand_over_run
+
+        _diagnose(hand_over_run(run, path if path.is_file() else None), what, budget, html, json)
+    else:
+        _say_log(path, html, json)
+
+
+def _function(what: str) -> Given:
+    if not FUNCTION.fullmatch(what):
+        raise RequestError(f"{what} is not there; give a log, a run folder, or a function as in my_module:my_case.")
+    from eureka.forks.loading import load_case
+
+    return load_case(what)
+
+
+def _run_of(path: Path) -> RunFolder | None:
+    """The run that a path names; None if it is something else, which may be a log."""
+    folder = RunFolder(path.parent.parent if path.suffix == ".pt" else path)
+    try:
+        if (path.is_dir() or path.suffix == ".pt") and folder.config() is not None:
+            return folder
+    except DamagedRunError:  # other programs have a config.json too
+        return None
+    if path.is_dir() and (runs := find_runs(path)):
+        raise RequestError(f"{path} holds {plural(len(runs), 'run')}; name one, as in {runs[0].path}.")
+    return None
+
+
+def _diagnose(given: Given, what: str, budget: float | None, html: Path | None, json: bool) -> None:
+    from eureka.doctor.diagnose import CHECKS, curve_of, diagnose_given
+
+    with _bar(len(CHECKS)) as on_check:
+        found = diagnose_given(given, budget=budget, on_check=on_check)
+    if html is not None:
+        from eureka.report.diagnosis import write_diagnosis
+
+        write_diagnosis(found, html, title=what, curve=curve_of(given.log))
+    if json:
+        print_json({"of": what, **found.to_json(), **({"report": str(html)} if html else {})})
+    else:
+        sys.stdout.write(f"{found}\n" + (f"{html}\n" if html else ""))
+
+
+@contextmanager
+def _bar(checks: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on standard error, if that is a terminal; gives what a diagnosis takes as `on_check`."""
+    from rich.progress import BarColumn, TextColumn
+
+    from eureka.cli.display import TerminalProgress
+
+    with TerminalProgress(BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}")) as progress:
+        bar = progress.add_task("starting", total=checks)
+        yield lambda name: progress.update(bar, advance=1, description=name)
+
+
+def _say_log(path: Path, html: Path | None, json: bool) -> None:
+    """What a log tells, what it cannot tell, and how to hand over the rest."""
+    from eureka.cli.detect import document, print_log
+    from eureka.curves.examination import Examination
+
+    found = Examination().of(path)
+    if html is not None:
+        from eureka.report.log_page import write_log_page
+
+        write_log_page([found], html)
+    if json:
+        known = document([found]) | {"unknown": UNKNOWN, "hand_over": HANDING_OVER}
+        print_json({"of": str(path), **known, **({"report": str(html)} if html else {})})
+        return
+    print_log(found)
+    sys.stdout.write(f"{UNKNOWN} Hand them over:\n\n{HANDING_OVER}" + (f"{html}\n" if html else ""))
