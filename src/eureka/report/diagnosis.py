@@ -56,7 +56,7 @@ def diagnosis_page(diagnosis: Diagnosis, title: str, curve: Curve | None) -> Dia
 def _headline(diagnosis: Diagnosis) -> str:
     first = diagnosis.findings[0]
     if diagnosis.healthy:
-        return f"No fault was found; {first.evidence[0]}"
+        return f"No fault was found. The run is {first.evidence[0].partition(':')[0]}."
     others = len(diagnosis.findings) - 1
     more = f", and {plural(others, 'other cause')} with less weight" if others else ""
     return f"The likeliest cause is {first.cause}, {percent(first.sure, 0)} sure{more}."
