@@ -20,6 +20,22 @@ from eureka.forks.given import Given
 from eureka.forks.quiet import Quiet, Reader
 from eureka.forks.rates import at_lasting_rates
 
+ALONE: dict[str, Any] = {
+    "global_step": 0,
+    "current_epoch": 0,
+    "max_epochs": 1,
+    "max_steps": 1_000,
+    "num_training_batches": 1_000,
+    "estimated_stepping_batches": 1_000,
+    "world_size": 1,
+    "num_devices": 1,
+    "global_rank": 0,
+    "is_global_zero": True,
+    "training": True,
+    "sanity_checking": False,
+}
+"""What a module is told that has no Trainer yet."""
+
 
 def from_module(module: Any, data: Any, optimizer: Optimizer | None, log: Any) -> Given:
     """The module as it is now; nothing of it, of its trainer or of its data is changed."""
@@ -105,7 +121,7 @@ def _configured(module: Any) -> tuple[Optimizer, Any]:
     own = copy.copy(module)
     for name in ("_parameters", "_buffers", "_modules"):
         own.__dict__[name] = dict(own.__dict__[name])
-    own.__dict__["_trainer"] = Reader(None, estimated_stepping_batches=1_000, max_steps=1_000, max_epochs=1, world_size=1)
+    own.__dict__["_trainer"] = Reader(None, **ALONE)
     found = own.configure_optimizers()
     if isinstance(found, dict):
         found = [found]
@@ -157,7 +173,8 @@ class ModuleStep:
 
     def _detach(self, model: Any, optimizer: Optimizer, number: int) -> None:
         """Give a copy of the module a trainer that only tells numbers, and loggers that hear nothing."""
-        model._trainer = Reader(self.trainer, global_step=_number(self.trainer, "global_step", 0) + number)
+        told = {} if self.trainer is not None else ALONE
+        model._trainer = Reader(self.trainer, **{**told, "global_step": _number(self.trainer, "global_step", 0) + number})
         model.log = model.log_dict = model.lr_schedulers = Quiet()
         model.optimizers = lambda *args, **kwargs: optimizer
         model.manual_backward = lambda loss, *args, **kwargs: loss.backward(*args, **kwargs)
