@@ -51,7 +51,7 @@ MISTAKES = {
     "loaded_case:cas": r"unknown function in .*loaded_case.py 'cas'; did you mean 'case'\?",
     "loaded_case:misspelt": r"unknown key in what loaded_case:misspelt\(\) returns 'los'; did you mean 'loss'\?",
     "loaded_case:poor": r"what loaded_case:poor\(\) returns has no model and no batches\.",
-    "loaded_case:broken": r"loaded_case:broken\(\) failed with KeyError: 'data'",
+    "loaded_case:broken": r"loaded_case:broken\(\) failed in line 17 of loaded_case.py with KeyError: 'data'",
     "loaded_case:nothing": r"loaded_case:nothing\(\) returns a NoneType; it must return a dict with model, batches",
     "loaded_case:number": r"loaded_case:number is a int; name a function that returns a dict\.",
     "loaded_case:": r"loaded_case:: expected module:function, as in my_package\.my_module:my_case\.",

@@ -26,9 +26,11 @@ def load_case(text: str) -> Given:
     except Exception as error:
         raise RequestError(f"{text}() failed{own_line(error)} with {type(error).__name__}: {error}") from error
     arguments = _arguments(text, found)
+    if not arguments:
+        raise RequestError(f"{text}() returns a {type(found).__name__}; it must return a dict with {', '.join(NAMES)}.")
     if "model" not in arguments:
-        kind = "dict without a model" if isinstance(found, Mapping) else type(found).__name__
-        raise RequestError(f"{text}() returns a {kind}; it must return a dict with {', '.join(NAMES)}.")
+        missing = [name for name in ("model", "batches") if name not in arguments]
+        raise RequestError(f"what {text}() returns has no {' and no '.join(missing)}.")
     return hand_over(**arguments)
 
 
