@@ -73,7 +73,7 @@ def test_a_label_is_related_to_the_token_at_its_lag_only() -> None:
     tokens = rng.integers(0, 8, (200, 20))
     labels = np.full_like(tokens, -1)
     labels[:, 3:] = tokens[:, :-3]
-    found = _related(tokens, labels)
+    found = _related(tokens, labels, after=8)
     assert int(found[:17].argmax()) == 8 + 3  # lags run from -8 to 8
     assert found[11] == pytest.approx(3.0, abs=0.02)
     assert found[9] < 0.1
