@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from eureka.doctor.checks.attention import _until
-from eureka.doctor.checks.labels import _related
+from eureka.doctor.checks.labels import _agreement, _determined, _related
 from eureka.doctor.checks.positions import _Sums
 from eureka.doctor.checks.tokens_alike import difference
 from eureka.doctor.exam import Exam
@@ -77,6 +77,23 @@ def test_a_label_is_related_to_the_token_at_its_lag_only() -> None:
     assert int(found[:17].argmax()) == 8 + 3  # lags run from -8 to 8
     assert found[11] == pytest.approx(3.0, abs=0.02)
     assert found[9] < 0.1
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_sum_that_no_single_token_tells_is_found_by_equal_rows(whole: bool) -> None:
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, 11, (400, 24))
+    sums = tokens.cumsum(axis=1) if whole else np.stack([np.roll(tokens, back, axis=1) for back in range(4)]).sum(axis=0)
+    assert _determined(tokens, sums % 11)
+    assert not _determined(tokens, rng.integers(0, 11, tokens.shape))
+
+
+def test_agreement_counts_pairs_as_two_loops_do() -> None:
+    rng = np.random.default_rng(0)
+    known, labels = rng.integers(0, 4, (3, 9)), rng.integers(-1, 3, (3, 9))
+    places = [(k, y) for k, y in zip(known.ravel(), labels.ravel(), strict=True) if y >= 0]
+    pairs = [(a, b) for i, a in enumerate(places) for b in places[:i] if a[0] == b[0]]
+    assert _agreement(known, labels) == (pytest.approx(np.mean([a[1] == b[1] for a, b in pairs])), len(pairs))
 
 
 class Causal(nn.Module):

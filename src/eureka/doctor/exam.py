@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Adam, AdamW
 
 from eureka.curves.grid import Array
 from eureka.doctor.changes import both, fresh
@@ -70,6 +72,11 @@ class Exam:
             return try_steps(self.case, self.batches(STEPS), still=True)
 
     @cached_property
+    def still_longer(self) -> Trace:
+        """The same on as many batches as a long trial sees."""
+        return try_steps(self.case, self.batches(LONG), still=True)
+
+    @cached_property
     def progress(self) -> Gain:
         """What the continued run gains on the weights as they are."""
         return gain(self.base, self.still)
@@ -105,6 +112,16 @@ class Exam:
     def end(self) -> float:
         """The mean loss at the end of the continued run."""
         return mean(self.base.losses[-8:])
+
+    @property
+    def taken(self) -> float:
+        """Steps that the run has made: as the optimiser counts them, or the log; infinite if neither tells."""
+        counted = [state["step"] for state in self.case.optimizer.state.values() if "step" in state]
+        if counted:
+            return max(float(one) for one in counted)
+        if self.curve is not None:
+            return float(self.curve[0][-1])
+        return 0.0 if isinstance(self.case.optimizer, Adam | AdamW) else math.inf
 
     @property
     def step_size(self) -> float:
@@ -147,7 +164,10 @@ class Exam:
             own, start = self.fresh_progress, both(fresh, change)
         else:
             own, start = gain(_cut(self.base, SHORT), _cut(self.still, SHORT)), change
-        still = try_steps(self.case, self.batches(count), start, still=True) if at_once or anew or count > STEPS else self.still
+        if at_once or anew:
+            still = try_steps(self.case, self.batches(count), start, still=True)
+        else:
+            still = self.still if count <= STEPS else self.still_longer
         changed = gain(self.trial(start, count), still)
         return changed if changed.clear(least) and changed.share > times * max(own.share, 0.0) else None
 

@@ -18,10 +18,10 @@ FEW = 0.5
 """A gradient of W_Q and W_K below this share of that of W_V is little."""
 SHARP = 0.1
 """Rows this far from uniform have begun to choose."""
-DULL = 1e-3
-"""Rows this near to uniform cannot choose."""
-PATIENCE = 200
-"""A wait of fewer steps is no trouble."""
+DULL, UNMEASURED = 1e-3, 1e-5
+"""Rows this near to uniform cannot choose; and how they sharpen is lost in rounding."""
+EARLY, PATIENCE = 100, 250
+"""A run is not judged before so many steps, and a wait of fewer steps is no trouble."""
 
 
 def check(exam: Exam) -> Iterator[Finding]:
@@ -63,7 +63,7 @@ def _softer(exam: Exam, fork: Fork) -> None:
 
 def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:
     """The paper's: near-uniform rows that hardly sharpen, little gradient at W_Q and W_K, and more of it with sharper rows."""
-    if state.ratio and min(state.ratio) > FEW:
+    if exam.taken < EARLY or (state.ratio and min(state.ratio) > FEW):
         return
     wait = _wait(exam, state)
     if wait < PATIENCE or (not math.isfinite(wait) and max(state.sharpness) > DULL):
@@ -99,7 +99,7 @@ def _wait(exam: Exam, state: AttentionState) -> float:
     later = measure(exam, fork)
     if later is None or len(later.sharpness) != len(state.sharpness):
         return math.inf
-    pairs = [(max(a, DULL), max(b, DULL)) for a, b in zip(state.sharpness, later.sharpness, strict=True)]
+    pairs = [(a, b) for a, b in zip(state.sharpness, later.sharpness, strict=True) if a > UNMEASURED]
     return min((_until(a, b) for a, b in pairs), default=math.inf)
 
 

@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 LEAST, MOST = 256, 1000
 """Samples that are needed, and that are looked at."""
+RELATED = 0.985
+"""A loss below this share of chance shows that the model has found a relation."""
 COLUMNS = 512
 """Inputs that the forest is given, at most."""
 SHUFFLES = 20
@@ -31,7 +33,7 @@ LAGS = 8
 
 def check(exam: Exam) -> Iterator[Finding]:
     chance = exam.chance
-    if exam.well or chance is None or exam.level < 0.9 * chance:
+    if exam.well or chance is None or exam.level < RELATED * chance:
         return
     views = [exam.peek(batch=batch) for batch in exam.case.batches]
     after = LAGS if sees_later(exam) else 0
@@ -72,7 +74,7 @@ def _in_sequences(views: list[View], after: int) -> str | None:
     rng = np.random.default_rng(0)
     own = _related(tokens, labels, after)
     mixed = np.array([_related(tokens, _shuffled(labels, rng), after) for _ in range(SHUFFLES)])
-    if (own > mixed.mean(axis=0) + CLEAR * mixed.std(axis=0) + 1e-9).any():
+    if (own > mixed.mean(axis=0) + CLEAR * mixed.std(axis=0) + 1e-9).any() or _determined(tokens, labels):
         return None
     where = "before or after" if after else "before"
     return (
@@ -99,6 +101,41 @@ def _related(tokens: Ints, labels: Ints, after: int) -> Floats:
     earlier = [[label in row[: t + 1] for t, label in enumerate(asked) if label >= 0] for row, asked in _rows(tokens, labels)]
     before = [value for values in earlier for value in values]
     return np.array([*found, float(np.mean(before)) if before else 0.0])
+
+
+def _determined(tokens: Ints, labels: Ints) -> bool:
+    """Whether equal rows of tokens before a label, up to `LAGS` of them or all, have equal labels more often than others do.
+
+    This finds what no single token tells, such as a sum.
+    """
+    counted = labels[labels >= 0]
+    alike = float((np.bincount(counted) / len(counted)) @ (np.bincount(counted) / len(counted)))
+    for whole in (False, True):
+        known = np.zeros_like(tokens) + (np.arange(tokens.shape[1]) if whole else 0)
+        for back in range(LAGS):
+            known = _joined(known, tokens, back, whole=whole)
+            agree, pairs = _agreement(known[:, back:], labels[:, back:])
+            clear = agree > 1.2 * alike and agree > alike + CLEAR * np.sqrt(alike * (1 - alike) / max(pairs, 1))
+            if pairs >= 20 and clear:
+                return True
+    return False
+
+
+def _joined(known: Ints, tokens: Ints, back: int, *, whole: bool) -> Ints:
+    """Numbers for rows of tokens that are longer by one: the token so far back, or (`whole`) the first ones of a row."""
+    further = np.where(np.arange(tokens.shape[1]) >= back, tokens[:, [back]], -1) if whole else np.roll(tokens, back, axis=1)
+    pairs = known * (int(tokens.max()) + 2) + further + 1
+    return np.unique(pairs, return_inverse=True)[1].reshape(tokens.shape).astype(np.int64)
+
+
+def _agreement(known: Ints, labels: Ints) -> tuple[float, int]:
+    """Of all pairs of places with the same row before them, the share with the same label; and how many pairs there are."""
+    counted = labels >= 0
+    groups, asked = known[counted], labels[counted]
+    same = np.unique(groups * (int(labels.max()) + 1) + asked, return_counts=True)[1].astype(np.int64)
+    size = np.unique(groups, return_counts=True)[1].astype(np.int64)
+    pairs = int((size * (size - 1) // 2).sum())
+    return (float((same * (same - 1) // 2).sum()) / pairs if pairs else 0.0), pairs
 
 
 def _rows(tokens: Ints, labels: Ints) -> Iterator[tuple[list[int], list[int]]]:

@@ -17,14 +17,13 @@ ALIKE = 0.02
 
 
 def check(exam: Exam) -> Iterator[Finding]:
+    """Training makes tokens alike for a while in many healthy runs; a model that is to blame does so with fresh weights too."""
     if exam.well:
         return
-    differences = _differences(exam)
-    if len(differences) < 4:
+    found = _collapse(exam)
+    if found is None or _collapse(exam.anew, 5 * ALIKE) is None:
         return
-    first, last = max(differences[: len(differences) // 3]), max(differences[-2:])
-    if last > ALIKE or first < 5 * last:
-        return
+    first, last = found
     yield Finding(
         cause="rank_collapse",
         sure=0.85,
@@ -36,6 +35,15 @@ def check(exam: Exam) -> Iterator[Finding]:
         advice="look for missing skip connections and for norms that undo them; a shallower model or residual scaling helps too.",
         numbers={"first": first, "last": last},
     )
+
+
+def _collapse(exam: Exam, alike: float = ALIKE) -> tuple[float, float] | None:
+    """How far tokens differ in the first layers and in the last, if that is far less."""
+    differences = _differences(exam)
+    if len(differences) < 4:
+        return None
+    first, last = max(differences[: len(differences) // 3]), max(differences[-2:])
+    return (first, last) if last <= alike and first >= 5 * last else None
 
 
 def _differences(exam: Exam) -> list[float]:
