@@ -159,6 +159,8 @@ def test_a_leap_ends_the_race_at_once_and_its_fork_is_the_winner() -> None:
     assert race.verdicts[0].leapt == race.winner_steps == 10
     assert race.steps == 40 + 10
     assert "rate_tenth" not in race.losses
+    assert race.verdicts[1].standing == "not run"
+    json.dumps(race.to_json(), allow_nan=False)
 
 
 def test_apply_makes_the_winner_the_users_run_in_place_and_undo_puts_every_bit_back() -> None:

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from eureka.study.comparison import LEVEL
-from eureka.study.sequential import SEEDS, Decision, Look, Race, looks, race_p_values, take_look
+from eureka.study.sequential import SEEDS, Contest, Decision, Look, contest_p_values, looks, take_look
 from eureka.study.survival import Bools, Floats, Times, log_rank, log_rank_scores, log_rank_sides
 
 HORIZON = 1200.0
@@ -84,32 +84,32 @@ class Tally:
 
 
 def simulate(studies: int, baseline: Arm, arms: list[Arm], *, seed: int = 0, likeness: float = 0.0) -> Tally:
-    """Studies of several arms against one baseline. A pair of rates races in all studies at once where it races in any."""
+    """Studies of several arms against one baseline. A pair of rates is compared in all studies at once if in any."""
     rng = np.random.default_rng(seed)
     luck = rng.random((studies, SEEDS[-1])) if likeness else None
     drawn = [draw(rng, studies, arm, likeness, luck) for arm in (baseline, *arms)]
-    races = [[Race.between(len(arm), len(baseline)) for arm in arms] for _ in range(studies)]
-    plan = looks(len(arms) * races[0][0].tests)
+    contests = [[Contest.between(len(arm), len(baseline)) for arm in arms] for _ in range(studies)]
+    plan = looks(len(arms) * contests[0][0].tests)
     used = np.zeros((studies, 1 + len(arms), len(baseline)))
     for look in plan:
-        undecided = np.array([[race.decision is None for race in study] for study in races])
-        racing = np.array([[race.unbeaten(len(arms)) for race in study] for study in races]) & undecided[..., None]
+        undecided = np.array([[contest.decision is None for contest in study] for study in contests])
+        contesting = np.array([[contest.unbeaten(len(arms)) for contest in study] for study in contests]) & undecided[..., None]
         for i, arm in enumerate(arms):
-            used[:, 1 + i] = np.where(racing[:, i, : len(arm)], look.seeds, used[:, 1 + i])
-            used[:, 0] = np.where(racing[:, i, len(arm) :], look.seeds, used[:, 0])
-        p = [all_pairs(drawn[1 + i], drawn[0], racing[:, i], look.seeds) for i in range(len(arms))]
+            used[:, 1 + i] = np.where(contesting[:, i, : len(arm)], look.seeds, used[:, 1 + i])
+            used[:, 0] = np.where(contesting[:, i, len(arm) :], look.seeds, used[:, 0])
+        p = [all_pairs(drawn[1 + i], drawn[0], contesting[:, i], look.seeds) for i in range(len(arms))]
         for s in range(studies):
             given = [p[i][s] if undecided[s, i] else None for i in range(len(arms))]
-            races[s] = take_look(races[s], given, look, last=look is plan[-1])
-    return Tally([[race.decision for race in study] for study in races], used.sum(axis=(1, 2)))
+            contests[s] = take_look(contests[s], given, look, last=look is plan[-1])
+    return Tally([[contest.decision for contest in study] for study in contests], used.sum(axis=(1, 2)))
 
 
-def all_pairs(arm: tuple[Floats, Bools], base: tuple[Floats, Bools], racing: Bools, seeds: int) -> Floats:
+def all_pairs(arm: tuple[Floats, Bools], base: tuple[Floats, Bools], contesting: Bools, seeds: int) -> Floats:
     steps, seen = (np.concatenate([mine, theirs], axis=1)[:, :, :seeds] for mine, theirs in zip(arm, base, strict=True))
     rates = steps.shape[1]
     p = np.full((len(steps), rates, rates), np.nan)
     for i, j in itertools.combinations(range(rates), 2):
-        both = np.flatnonzero(racing[:, i] & racing[:, j])
+        both = np.flatnonzero(contesting[:, i] & contesting[:, j])
         if len(both):
             p[both, i, j], p[both, j, i] = many_sides(steps[both, i], seen[both, i], steps[both, j], seen[both, j])
     return p
@@ -127,7 +127,7 @@ def test_the_p_values_of_many_studies_at_once_are_those_of_the_test() -> None:
         sooner, later = many_sides(a[0][:, 0, :n], a[1][:, 0, :n], b[0][:, 0, :n], b[1][:, 0, :n])
         for s in range(20):
             mine, theirs = Times(a[0][s, 0, :n], a[1][s, 0, :n]), Times(b[0][s, 0, :n], b[1][s, 0, :n])
-            p = race_p_values([mine, theirs])
+            p = contest_p_values([mine, theirs])
             assert (p[0, 1], p[1, 0]) == (pytest.approx(sooner[s], abs=tolerance), pytest.approx(later[s], abs=tolerance))
 
 

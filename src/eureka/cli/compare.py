@@ -50,7 +50,7 @@ def compare(
     Runs are kept: the same command again completes what is missing, and more seeds or fixes reuse what is there.
 
     With --until-sure it looks after 6, 9, 14, 20 and 30 seeds (fewer looks where many fixes and rates are compared at once), ends
-    what is decided, gives up what hardly could be, and adds seeds to the rest, at the learning rates that are still in the race.
+    what is decided, gives up what hardly could be, and adds seeds to the rest, at the learning rates that are not beaten yet.
     All looks together claim a difference where there is none in at most 5 % of studies. Waits are taken at each fix's best rate.
     """
     from eureka.study.sequential import SEEDS

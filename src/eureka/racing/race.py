@@ -93,7 +93,7 @@ class Race:
         head = ("remedy", "steps", "better by", "interval", "")
         tried = [verdict for verdict in self.verdicts if verdict.standing != "skipped"]
         rows = [head, *(verdict.cells() for verdict in tried)]
-        said = [f"{one.name}: {one.why}" for one in tried if one.why]
+        said = [f"{one.name}: {one.why}" for one in tried if one.why and one.steps]
         skipped = [f"{one.name} was skipped: {one.why}" for one in self.verdicts if one.standing == "skipped"]
         cost = f"The race took {plural(self.steps, 'training step')} in all; {self.winner} is {self.winner_steps} steps ahead."
         return "\n".join([*(_aligned(rows) if tried else []), self.summary, cost, *said, *skipped, *self.notes])

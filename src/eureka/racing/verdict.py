@@ -23,7 +23,7 @@ from eureka.curves.grid import Array
 from eureka.curves.plateaus import trend
 from eureka.formats import NONE, number, percent
 
-Standing = Literal["helped", "level", "worse", "diverged", "skipped"]
+Standing = Literal["helped", "level", "worse", "diverged", "skipped", "not run"]
 
 LEAST = 0.02
 """The least difference that counts, as a share of the loss."""
@@ -155,7 +155,9 @@ def judge(
     """The verdict on one remedy."""
     if skipped:
         return Verdict(name=name, changes=changes, standing="skipped", steps=len(losses), why=skipped)
-    if losses and not math.isfinite(losses[-1]):
+    if not losses:
+        return Verdict(name=name, changes=changes, standing="not run", steps=0, why="the race was decided before its turn.")
+    if not math.isfinite(losses[-1]):
         why = f"its loss is no number after {len(losses)} steps."
         return Verdict(name=name, changes=changes, standing="diverged", steps=len(losses), why=why)
     found = difference(losses, wait)
@@ -192,12 +194,12 @@ def _standing(found: Difference, low: float, high: float, waiting: float, leapt:
 def in_words(verdicts: Sequence[Verdict], wait: Sequence[float]) -> str:
     """What to do, in a sentence or two."""
     helped = [one for one in verdicts if one.helped]
-    tried = [one for one in verdicts if one.standing != "skipped"]
+    possible = [one for one in verdicts if one.standing != "skipped"]
     if helped:
         return _best(helped)
     if fell := learned(wait):
         return f"Wait: the run learns by itself; its loss fell by {percent(fell, 0)} in the last {LEARNING_STEPS} steps."
-    if not tried:
+    if not possible:
         return "None of the remedies could be applied."
     return "None of them helped: no remedy is clearly better than waiting."
 

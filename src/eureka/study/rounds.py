@@ -17,24 +17,24 @@ from eureka.runs import Run
 from eureka.study.arms import Arm, Condition, Grouping, group_runs
 from eureka.study.comparison import LEVEL, Comparison, compare, holm, in_figures, pairs, run_times, so_far
 from eureka.study.over_rates import OverRates, over_rates
-from eureka.study.sequential import SEEDS, UNLIKELY, UNLIKELY_FROM, Look, Race, looks, race_p_values, take_look
+from eureka.study.sequential import SEEDS, UNLIKELY, UNLIKELY_FROM, Contest, Look, contest_p_values, looks, take_look
 from eureka.study.survival import Bools, Times
 
 
 @dataclass(frozen=True)
 class Rivals:
-    """An arm, the baseline of its condition, and the race between them."""
+    """An arm, the baseline of its condition, and the contest between them."""
 
     condition: Condition
     base: Arm
     arm: Arm
-    race: Race
+    contest: Contest
 
     def cells(self, chosen: Bools) -> tuple[Arm, Arm]:
         """Baseline and arm with the chosen rates only."""
         mine, theirs = (
             [lr for lr, is_chosen in zip(arm.cells, chosen[side], strict=True) if is_chosen]
-            for arm, side in ((self.arm, self.race.of_arm), (self.base, ~self.race.of_arm))
+            for arm, side in ((self.arm, self.contest.of_arm), (self.base, ~self.contest.of_arm))
         )
         return self.base.only(theirs, SEEDS[-1]), self.arm.only(mine, SEEDS[-1])
 
@@ -56,7 +56,7 @@ class Standing:
 
     @property
     def undecided(self) -> list[Rivals]:
-        return [rivals for rivals in self.rivals if rivals.race.decision is None]
+        return [rivals for rivals in self.rivals if rivals.contest.decision is None]
 
     def names_of_undecided(self) -> list[str]:
         """As short as they can be told apart."""
@@ -97,7 +97,7 @@ def stand(runs: Sequence[Run], most: int = SEEDS[-1]) -> Standing:
     plan = _plan(rivals, most)
     needed: dict[int, Run] = {}
     for look in plan:
-        here = _runs([one for one in rivals if one.race.decision is None], len(rivals), look.seeds)
+        here = _runs([one for one in rivals if one.contest.decision is None], len(rivals), look.seeds)
         needed |= {id(run): run for run in here}
         if not here or any(run.outcome is None for run in here):
             return Standing(plan, tuple(rivals), look if here else None, _ordered(needed.values()))
@@ -107,7 +107,7 @@ def stand(runs: Sequence[Run], most: int = SEEDS[-1]) -> Standing:
 
 def _rivals(grouping: Grouping) -> list[Rivals]:
     found = [
-        Rivals(condition, base, arm, Race.between(len(arm.cells), len(base.cells)))
+        Rivals(condition, base, arm, Contest.between(len(arm.cells), len(base.cells)))
         for condition in grouping.conditions
         for base, arm in pairs(condition.arms)
     ]
@@ -118,7 +118,7 @@ def _rivals(grouping: Grouping) -> list[Rivals]:
 
 def _plan(rivals: Sequence[Rivals], most: int) -> tuple[Look, ...]:
     """The looks up to `most` seeds; the share of those beyond is not spent, so that a later command may go on to them."""
-    whole = looks(len(rivals) * max(one.race.tests for one in rivals))
+    whole = looks(len(rivals) * max(one.contest.tests for one in rivals))
     seeds = [str(look.seeds) for look in whole]
     if not whole:
         raise RequestError(f"--until-sure: {len(rivals)} comparisons over so many learning rates are too many to decide at once.")
@@ -127,9 +127,9 @@ def _plan(rivals: Sequence[Rivals], most: int) -> tuple[Look, ...]:
     return tuple(look for look in whole if look.seeds <= most)
 
 
-def _runs(undecided: Sequence[Rivals], races: int, seeds: int) -> list[Run]:
+def _runs(undecided: Sequence[Rivals], contests: int, seeds: int) -> list[Run]:
     """What a look at these needs: the same seeds at every rate that is not beaten."""
-    arms = [arm for one in undecided for arm in one.cells(one.race.unbeaten(races))]
+    arms = [arm for one in undecided for arm in one.cells(one.contest.unbeaten(contests))]
     found = {id(run): run for arm in arms for cell in arm.cells.values() for run in cell.runs if run.config.seed < seeds}
     return list(found.values())
 
@@ -139,17 +139,17 @@ def _ordered(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def _look(rivals: Sequence[Rivals], look: Look, *, last: bool) -> list[Rivals]:
-    p_values = [race_p_values(_times(one, len(rivals), look)) if one.race.decision is None else None for one in rivals]
-    races = take_look([one.race for one in rivals], p_values, look, last=last)
-    return [replace(one, race=race) for one, race in zip(rivals, races, strict=True)]
+    p_values = [contest_p_values(_times(one, len(rivals), look)) if one.contest.decision is None else None for one in rivals]
+    contests = take_look([one.contest for one in rivals], p_values, look, last=last)
+    return [replace(one, contest=contest) for one, contest in zip(rivals, contests, strict=True)]
 
 
-def _times(one: Rivals, races: int, look: Look) -> list[Times | None]:
+def _times(one: Rivals, contests: int, look: Look) -> list[Times | None]:
     cells = [*one.arm.cells.values(), *one.base.cells.values()]
-    racing = one.race.unbeaten(races)
+    contesting = one.contest.unbeaten(contests)
     return [
-        run_times([run for run in cell.runs if run.config.seed < look.seeds]) if races_on else None
-        for cell, races_on in zip(cells, racing, strict=True)
+        run_times([run for run in cell.runs if run.config.seed < look.seeds]) if goes_on else None
+        for cell, goes_on in zip(cells, contesting, strict=True)
     ]
 
 
@@ -158,7 +158,7 @@ def compare_at_looks(standing: Standing) -> list[Comparison]:
 
     An arm without a look is compared by what has ended; it is left out if nothing has.
     """
-    corrected = holm([one.race.p_value for one in standing.rivals])
+    corrected = holm([one.contest.p_value for one in standing.rivals])
     return [
         _comparison(one, p, standing.next_look)
         for one, p in zip(standing.rivals, corrected, strict=True)
@@ -172,18 +172,18 @@ def over_rates_at_looks(standing: Standing) -> list[OverRates]:
 
 
 def _comparison(one: Rivals, p_corrected: float, next_look: Look | None) -> Comparison:
-    look, raced = one.race.look, one.race.raced
-    if look is None or raced is None:
+    look, contested = one.contest.look, one.contest.contested
+    if look is None or contested is None:
         found = compare(one.condition, one.base, one.arm)
     else:
-        base, arm = (arm.only(arm.cells, look.seeds) for arm in one.cells(raced))
+        base, arm = (arm.only(arm.cells, look.seeds) for arm in one.cells(contested))
         found = compare(one.condition, one.base, one.arm, judged=(base, arm), confidence=1 - LEVEL * look.share)
-    found = replace(found, p_value=one.race.p_value, p_corrected=p_corrected)
-    return replace(found, verdict=_verdict(one.race, found, next_look))
+    found = replace(found, p_value=one.contest.p_value, p_corrected=p_corrected)
+    return replace(found, verdict=_verdict(one.contest, found, next_look))
 
 
-def _verdict(race: Race, found: Comparison, next_look: Look | None) -> str:
-    decision = race.decision
+def _verdict(contest: Contest, found: Comparison, next_look: Look | None) -> str:
+    decision = contest.decision
     if decision is None:
         after = "" if next_look is None else f"; the next look is after {next_look.seeds} seeds"
         return f"not decided yet: {so_far(found)}{after}"
@@ -194,9 +194,9 @@ def _verdict(race: Race, found: Comparison, next_look: Look | None) -> str:
     return f"no difference seen: {in_figures(found)}; {why} {seeds}"
 
 
-def _decision(one: Rivals, races: int) -> dict[str, Any]:
-    decision, look = one.race.decision, one.race.look
-    beaten = ~one.race.unbeaten(races)
+def _decision(one: Rivals, contests: int) -> dict[str, Any]:
+    decision, look = one.contest.decision, one.contest.look
+    beaten = ~one.contest.unbeaten(contests)
     return {
         "fix": one.arm.full_label,
         "baseline": one.base.full_label,
@@ -204,8 +204,8 @@ def _decision(one: Rivals, races: int) -> dict[str, Any]:
         "outcome": None if decision is None else decision.outcome,
         "rule": None if decision is None else decision.rule,
         "seeds": None if look is None else look.seeds,
-        "beaten_rates": _chosen(one.arm, beaten[one.race.of_arm]),
-        "baseline_beaten_rates": _chosen(one.base, beaten[~one.race.of_arm]),
+        "beaten_rates": _chosen(one.arm, beaten[one.contest.of_arm]),
+        "baseline_beaten_rates": _chosen(one.base, beaten[~one.contest.of_arm]),
     }
 
 

@@ -1,6 +1,6 @@
 """A test that may be looked at while seeds are added, and still errs in at most 5 % of all studies without a difference.
 
-After each round of seeds there is a *look*. Every learning rate of an arm races against every rate of the baseline, and against
+After each round of seeds there is a *look*. Every learning rate of an arm is held against every rate of the baseline, and against
 the other rates of its own arm, by the one-sided log-rank test. A rate is *beaten* when some other rate is sooner. An arm is
 sooner than the baseline when every rate of the baseline is beaten, and later when every rate of its own is: then the best rate
 of the two arms together belongs to the other one. Only rates that are not beaten get more seeds.
@@ -8,7 +8,7 @@ of the two arms together belongs to the other one. Only rates that are not beate
 Why it holds: each p-value is exact at its look. It is divided by the look's share of the level (the shares add up to 1), and
 multiplied by the number of rates that it could have lost to and by 2 for the two directions. To be wrong, some test must reject
 the best rate of all, which happens with a chance of at most Σ level · share / 2 in either direction. This is a union bound: it
-needs no independence of looks, rates or arms, and it does not matter which runs are left out, or when a race ends. Holm's
+needs no independence of looks, rates or arms, and it does not matter which runs are left out, or when a contest ends. Holm's
 correction does the same over several arms. The tests simulate it, and what it costs: `tests/study/test_sequential.py`.
 
 The seeds of arm and baseline are not paired. A seed gives both the same data and, where they share them, the same weights to
@@ -74,7 +74,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Race:
+class Contest:
     """An arm against its baseline. The rates of the arm come first, then those of the baseline."""
 
     of_arm: Bools
@@ -82,12 +82,12 @@ class Race:
     """[i, j]: the least p-value so far that rate i is sooner than rate j, divided by the share of its look"""
     look: Look | None = None
     """the last one that was taken"""
-    raced: Bools | None = None
+    contested: Bools | None = None
     """the rates that took part in it"""
     decision: Decision | None = None
 
     @classmethod
-    def between(cls, arm_rates: int, baseline_rates: int) -> Race:
+    def between(cls, arm_rates: int, baseline_rates: int) -> Contest:
         rates = arm_rates + baseline_rates
         return cls(np.arange(rates) < arm_rates, np.full((rates, rates), np.inf))
 
@@ -110,52 +110,52 @@ class Race:
     def lost_by(self, side: Bools) -> float:
         return float(self.beaten[side].max())
 
-    def unbeaten(self, races: int) -> Bools:
-        """The rates that are still in the race, one of several."""
-        return self.beaten > LEVEL / races
+    def unbeaten(self, contests: int) -> Bools:
+        """The rates that are still in the contest, one of several."""
+        return self.beaten > LEVEL / contests
 
 
-def take_look(races: Sequence[Race], p_values: Sequence[Floats | None], look: Look, *, last: bool) -> list[Race]:
-    """The races after a look: p[i, j] that rate i is sooner than rate j, NaN for pairs that did not race.
+def take_look(contests: Sequence[Contest], p_values: Sequence[Floats | None], look: Look, *, last: bool) -> list[Contest]:
+    """The contests after a look: p[i, j] that rate i is sooner than rate j, NaN for pairs that were not compared.
 
-    A race that was decided before stays as it is; its p-values are None.
+    A contest that was decided before stays as it is; its p-values are None.
     """
-    run = [race if p is None else _with(race, p, look) for race, p in zip(races, p_values, strict=True)]
-    corrected = holm([race.p_value for race in run])
+    run = [contest if p is None else _with(contest, p, look) for contest, p in zip(contests, p_values, strict=True)]
+    corrected = holm([contest.p_value for contest in run])
     return [
-        race if p is None else replace(race, decision=_decision(race, p, p_corrected, look, last))
-        for race, p, p_corrected in zip(run, p_values, corrected, strict=True)
+        contest if p is None else replace(contest, decision=_decision(contest, p, p_corrected, look, last))
+        for contest, p, p_corrected in zip(run, p_values, corrected, strict=True)
     ]
 
 
-def _with(race: Race, p: Floats, look: Look) -> Race:
-    return replace(race, least=np.fmin(race.least, p / look.share), look=look, raced=_raced(p))
+def _with(contest: Contest, p: Floats, look: Look) -> Contest:
+    return replace(contest, least=np.fmin(contest.least, p / look.share), look=look, contested=_contested(p))
 
 
-def _raced(p: Floats) -> Bools:
+def _contested(p: Floats) -> Bools:
     return np.asarray(~np.isnan(p).all(axis=0))
 
 
-def _decision(race: Race, p: Floats, p_corrected: float, look: Look, last: bool) -> Decision | None:
+def _decision(contest: Contest, p: Floats, p_corrected: float, look: Look, last: bool) -> Decision | None:
     if p_corrected <= LEVEL:
-        later = race.lost_by(race.of_arm) < race.lost_by(~race.of_arm)
+        later = contest.lost_by(contest.of_arm) < contest.lost_by(~contest.of_arm)
         return Decision("later" if later else "sooner", "p", look.seeds)
     if last:
         return Decision("none seen", "last look", look.seeds)
-    if look.seeds >= UNLIKELY_FROM and _difference_now(race, p) > UNLIKELY:
+    if look.seeds >= UNLIKELY_FROM and _difference_now(contest, p) > UNLIKELY:
         return Decision("none seen", "unlikely", look.seeds)
     return None
 
 
-def _difference_now(race: Race, p: Floats) -> float:
+def _difference_now(contest: Contest, p: Floats) -> float:
     """The two-sided p-value of this look alone, without any correction; with one rate each it is that of the log-rank test."""
-    arm, base = race.of_arm & _raced(p), ~race.of_arm & _raced(p)
+    arm, base = contest.of_arm & _contested(p), ~contest.of_arm & _contested(p)
     sides = [p[np.ix_(mine, theirs)].min(axis=0).max() for mine, theirs in ((arm, base), (base, arm))]
     return min(1.0, 2 * float(min(sides)))
 
 
-def race_p_values(times: Sequence[Times | None]) -> Floats:
-    """For the rates that race, [i, j] the p-value that rate i is sooner than rate j; NaN for the others, whose times are None.
+def contest_p_values(times: Sequence[Times | None]) -> Floats:
+    """For the rates that contest, [i, j] the p-value that rate i is sooner than rate j; NaN for the others, whose times are None.
 
     It is 1 where the mean wait says otherwise, so that no verdict contradicts the ratio beside it.
     """

@@ -1,0 +1,225 @@
+"""Does a race shorten the wait, counting its own steps? Stuck runs of several kinds, and healthy ones.
+
+Each run is trained up to where it is stuck. From there it is raced, the winner is applied and trained until it leaps or the steps
+are used up; and beside it the same run goes on waiting. A leap is that of `training/leaps.py`, looked for every 25 steps.
+
+``python -m benchmarks.race [--kinds A,B,…] [--seeds N] [--json]``
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import Generator, nn
+from torch.optim import Optimizer
+
+import eureka
+from benchmarks.command import start
+from eureka.cli.options import JsonOption, listed, print_json
+from eureka.cli.table import print_table
+from eureka.errors import UnknownNameError
+from eureka.experiment import build
+from eureka.formats import NONE
+from eureka.recipes import recipe
+from eureka.runs import Metrics
+from eureka.tasks.task import Batch, Task
+from eureka.training.leaps import eureka_leap
+from eureka.training.loop import VALIDATION_SEED
+from eureka.training.optimiser import learning_rate, make_optimiser, set_learning_rate
+
+EVERY = 25
+"""Steps between two validations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A recipe with some keys changed, trained up to where it is raced."""
+
+    recipe: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    before: int
+    """steps before the race"""
+    most: int
+    """steps after it, at most"""
+    healthy: bool = False
+    """whether waiting is right"""
+
+
+KINDS = {
+    "tiles": Kind(recipe="tiles", changes={"training.lr": 3e-4}, before=1200, most=4000),
+    "main": Kind(recipe="small/main", before=600, most=6000),
+    "induction": Kind(
+        recipe="small/induction", changes={"model.name": "hf_gpt2", "model.depth": 2, "model.heads": 1}, before=400, most=6000
+    ),
+    "rate": Kind(recipe="digits", changes={"training.lr": 1e-5, "attention.name": "norm_softmax"}, before=200, most=4000),
+    "positions": Kind(
+        recipe="tiles", changes={"training.lr": 1e-3, "model.position_init_scale": 0.1, "attention.name": "norm_softmax"},
+        before=600, most=4000,
+    ),
+    "healthy tiles": Kind(
+        recipe="tiles", changes={"training.lr": 3e-3, "model.start": "clear"}, before=40, most=400, healthy=True
+    ),
+    "healthy digits": Kind(
+        recipe="digits", changes={"training.lr": 1e-3, "attention.name": "norm_softmax"}, before=40, most=400, healthy=True
+    ),
+    "healthy sums": Kind(recipe="small/prefix_sum", before=40, most=400, healthy=True),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One run of one kind, raced and not. Steps are counted from the race; None is "not yet" at the end."""
+
+    kind: str
+    seed: int
+    loss: float
+    """before the race"""
+    winner: str
+    summary: str
+    race_steps: int
+    """of all forks"""
+    most: int
+    raced: int | None
+    """the steps of the race and those after it, until the leap"""
+    waited: int | None
+    seconds: float
+
+    @property
+    def times_sooner(self) -> float | None:
+        """How many times sooner, at least, where waiting has not ended yet; None if the raced run has not leapt."""
+        return None if self.raced is None else (self.most if self.waited is None else self.waited) / self.raced
+
+
+class Run:
+    """A run outside our loop, as a user would have it."""
+
+    def __init__(self, kind: Kind, seed: int) -> None:
+        self.config = recipe(kind.recipe).but({**kind.changes, "training.seed": seed})
+        self.task: Task
+        self.model: nn.Module
+        self.task, self.model = build(self.config)
+        self.optimizer: Optimizer = make_optimiser(self.model, self.config.training)
+        self.generator = Generator().manual_seed(seed)
+        settings = self.config.training
+        self.validation = self.task.sample(settings.validation_samples, Generator().manual_seed(VALIDATION_SEED), "validation")
+        self.levels = self.task.levels(settings.label_smoothing)
+        self.metrics: list[Metrics] = []
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        return self.task.loss(model(batch.inputs), batch, self.config.training.label_smoothing)
+
+    def batches(self, count: int) -> Iterator[Batch]:
+        for _ in range(count):
+            yield self.task.sample(self.config.training.batch_size, self.generator, "train")
+
+    def warm_up(self, steps: int) -> None:
+        rate = learning_rate(self.config.training)
+        for step, batch in enumerate(self.batches(steps)):
+            set_learning_rate(self.optimizer, rate(step))
+            self.step(batch)
+        set_learning_rate(self.optimizer, self.config.training.lr)
+
+    def step(self, batch: Batch) -> None:
+        loss = self.loss(self.model, batch)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def has_leapt(self, step: int) -> bool:
+        self.model.eval()
+        outputs = torch.cat([self.model(part) for part in torch.split(self.validation.inputs, 256)])
+        self.model.train()
+        loss = float(self.task.loss(outputs, self.validation, self.config.training.label_smoothing))
+        accuracy = float(self.task.accuracy(outputs, self.validation))
+        self.metrics.append(Metrics(step, loss, accuracy, loss, accuracy, 0.0))
+        return eureka_leap(self.metrics, self.levels) is not None
+
+    def until_leap(self, done: int, most: int) -> int | None:
+        """Train on; the step of the leap, counted from `done`."""
+        if self.has_leapt(done):
+            return done
+        for step, batch in enumerate(self.batches(most - done), start=done + 1):
+            self.step(batch)
+            if step % EVERY == 0 and self.has_leapt(step):
+                return step
+        return None
+
+
+def measure(name: str, seed: int, most: int | None = None) -> Outcome:
+    """Race one run, and let it wait."""
+    kind, begun = KINDS[name], time.perf_counter()
+    run, most = Run(kind, seed), most or kind.most
+    run.warm_up(kind.before)
+    waiting = copy.deepcopy(run)
+    race = eureka.race(run.model, list(run.batches(320)), loss=run.loss, optimizer=run.optimizer, seed=seed)
+    sys.stderr.write(f"{name}, seed {seed}, loss {race.losses['wait'][0]:.3f}:\n{race}\n")
+    race.apply()
+    raced = run.until_leap(race.steps, most)
+    waited = waiting.until_leap(0, most)
+    return Outcome(
+        kind=name,
+        seed=seed,
+        loss=race.losses["wait"][0],
+        winner=race.winner,
+        summary=race.summary,
+        race_steps=race.steps,
+        most=most,
+        raced=raced,
+        waited=waited,
+        seconds=round(time.perf_counter() - begun, 1),
+    )
+
+
+def race(
+    kinds: Annotated[str, typer.Option(metavar="A,B,…", help="Kinds of runs.")] = ",".join(KINDS),
+    seeds: Annotated[int, typer.Option(metavar="N", help="Seeds from the first one on.")] = 3,
+    first: Annotated[int, typer.Option(metavar="N", help="The first seed.")] = 0,
+    most: Annotated[int | None, typer.Option(metavar="N", help="Steps after the race at most. [default: by kind]")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Race stuck runs of several kinds, and healthy ones, and let them wait."""
+    torch.set_num_threads(1)
+    chosen = listed("--kinds", kinds, str)
+    for name in chosen:
+        if name not in KINDS:
+            raise UnknownNameError("kind", name, KINDS)
+    found = []
+    for name in chosen:
+        for seed in range(first, first + seeds):
+            found.append(measure(name, seed, most))
+            sys.stderr.write(f"{_row(found[-1])}\n\n")
+    if json:
+        print_json([asdict(one) for one in found])
+        return
+    columns = ["kind", "seed", "loss", "winner", "race", "leaps, race counted", "leaps, waiting", "times sooner"]
+    print_table(columns, map(_row, found))
+    for name in chosen:
+        sys.stdout.write(f"{_sentence(name, [one for one in found if one.kind == name])}\n")
+
+
+def _row(one: Outcome) -> list[str]:
+    late = f"after {one.most}"
+    sooner = NONE if one.times_sooner is None else f"{'≥ ' if one.waited is None else ''}{one.times_sooner:.2f}"
+    raced, waited = (late if step is None else str(step) for step in (one.raced, one.waited))
+    return [one.kind, str(one.seed), f"{one.loss:.3f}", one.winner, str(one.race_steps), raced, waited, sooner]
+
+
+def _sentence(name: str, found: list[Outcome]) -> str:
+    if KINDS[name].healthy:
+        return f"{name}: told to wait in {sum(one.winner == 'wait' for one in found)} of {len(found)}"
+    twice = sum((one.times_sooner or 0.0) >= 2 for one in found)
+    middle = statistics.median(one.times_sooner or 0.0 for one in found)
+    return f"{name}: at least twice as soon in {twice} of {len(found)}, {middle:.1f} times in the median"
+
+
+if __name__ == "__main__":
+    start(race)
