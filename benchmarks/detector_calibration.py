@@ -10,7 +10,7 @@ share of rate steps among all moments that look like one shows whether it is rig
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -35,10 +35,13 @@ NOISE_LEVELS = (0.01, 0.03, 0.05, 0.1, 0.2)
 """Noise of the curves that the weights are fitted on."""
 NOT_FITTED = ("epoch_boundaries", "unknown_epochs", "unknown_cuts")
 """The kinds of curves that the fit does not see: their drops are real, and only what is known besides tells what they are."""
+UNKNOWN = ("unknown_epochs", "unknown_cuts")
+"""The kinds whose reason is not known to the detector: it has to guess from the shape."""
 RIDGE = 1.0
 """Strength of the penalty on the weights: it keeps those of correlated features finite."""
 WIDTH, HEIGHT, DPI = 640, 560, 100
 """Pixels of the plot."""
+COLOURS = ("#1f4e79", "#c0392b")
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ def fit(cases: Sequence[Case], rounds: int = 5) -> tuple[Array, float]:
 class Report:
     """A moment that the detector reported on a planted curve."""
 
+    kind: str
+    """The kind of the curve."""
     confidence: float
     like_rate_step: bool
     planted: bool
@@ -124,6 +129,7 @@ def reports(curve: Planted) -> list[Report]:
     width = float(np.median(np.diff(curve.steps)))
     return [
         Report(
+            curve.name,
             moment.confidence,
             moment.like_rate_step,
             any(is_planted(moment.onset, moment.end, width, truth) for truth in truths),
@@ -156,21 +162,21 @@ def curves_of(count: int, seed: int, *, unseen: bool = False) -> Iterable[Plante
             yield from (plant(kind, rng, difficulty) for _ in range(count))
 
 
-def draw(bins: Sequence[Bin], path: Path) -> None:
+def draw(lines: Mapping[str, Sequence[Bin]], path: Path) -> None:
     """The reliability as a picture: on the diagonal, confidence is what it says."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="#b0b8c0", linewidth=1)
-    share, count = np.array([one.planted for one in bins]), np.array([one.count for one in bins])
-    error = np.sqrt(np.maximum(share * (1 - share), 0.25 / count) / count)
-    axes.errorbar([one.confidence for one in bins], share, yerr=error, color="#1f4e79", marker="o", capsize=2)
-    for one in bins:
-        axes.annotate(f" {one.count}", (one.confidence, one.planted), va="top", fontsize="small", color="#555")
+    for (name, bins), colour in zip(lines.items(), COLOURS, strict=False):
+        share, count = np.array([one.planted for one in bins]), np.array([one.count for one in bins])
+        error = np.sqrt(np.maximum(share * (1 - share), 0.25 / count) / count)
+        axes.errorbar([one.confidence for one in bins], share, yerr=error, color=colour, marker="o", capsize=2, label=name)
     axes.set(xlabel="confidence", ylabel="share of planted moments", xlim=(0, 1), ylim=(0, 1))
     axes.set_title("Shapes and noises that the fit never saw", loc="left", fontsize="medium")
     axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="upper left")
     figure.savefig(path, metadata={"Software": None})
 
 
@@ -183,15 +189,17 @@ def main(
     out = sys.stdout.write
     out("WEIGHTS = np.array([" + ", ".join(f"{w:.3f}" for w in weights) + f"])  # {', '.join(FEATURES)}\nOFFSET = {offset:.3f}\n")
     reported = [one for curve in curves_of(curves // 2, seed=2, unseen=True) for one in reports(curve)]
-    bins = reliability(reported)
-    out("reliability of the present weights on unseen shapes and noises\nconfidence  planted  moments\n")
-    for one in bins:
-        out(f"{one.confidence:10.2f} {one.planted:8.2f} {one.count:8d}\n")
-    out(f"mean distance of confidence and share: {calibration_error(bins):.3f}\n")
+    known, all_ = reliability([one for one in reported if one.kind not in UNKNOWN]), reliability(reported)
+    out("\nreliability of the present weights on unseen shapes and noises\n")
+    out("                      confidence  planted  moments\n")
+    for name, bins in (("all could be known", known), ("with what could not", all_)):
+        for one in bins:
+            out(f"{name:20} {one.confidence:11.2f} {one.planted:8.2f} {one.count:8d}\n")
+        out(f"{name:20} mean distance of confidence and share: {calibration_error(bins):.3f}\n")
     doubted = [one.planted for one in reported if one.like_rate_step and one.confidence >= 0.5 * (1.0 - THRESHOLDS.doubt)]
     out(f"of {len(doubted)} that look like a rate step, {1.0 - np.mean(doubted):.2f} are none of the planted moments\n")
     if plot is not None:
-        draw(bins, plot)
+        draw({"all could be known": known, "with unknown rates and epochs": all_}, plot)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ ENDED = np.maximum(1e-3 * (1.0 - T / 600.0), 0.0)
         (seen(3.0 - 0.3 * (T // 100) + 0.02 * NOISE, epochs=T / 100.0), ["epochs"]),
         (seen(STEP, lr=np.where(T < 595, 0.1, 0.01)), ["rate_steps", "rest"]),
         (seen(0.999 - 0.9 * np.exp(-T / 60.0) + 1e-3 * NOISE, rising=True, metric="accuracy"), ["floor"]),
+        (seen(np.where(T < 600, 2.0 + 0.2 * NOISE, 1.0 + 0.02 * NOISE)), ["unknown_rate", "rest"]),
+        (seen(np.where(T < 600, 2.0 + 0.2 * NOISE, 1.0 + 0.02 * NOISE), lr=np.full(1000, 0.1)), ["rest", "wait"]),
         (seen(STEP[:700]), ["left"]),
         (seen(STEP[:8]), []),
     ],
@@ -86,6 +88,12 @@ def test_what_nobody_stated_is_called_a_guess_and_what_was_stated_is_not() -> No
     assert not stated.guess
     assert "chance for 10 classes (ln 10 = 2.303)" in stated.sentence()
     assert "guess" not in stated.sentence()
+
+
+def test_a_loss_that_is_nearly_gone_is_probably_learned_and_that_is_a_guess() -> None:
+    [advice] = advise(seen(0.02 + 3.0 * np.exp(-T / 40.0) + 1e-3 * NOISE))
+    assert advice.guess
+    assert advice.sentence().startswith("it rests at 0.020, little of what it was at first: probably")
 
 
 def test_few_levels_are_taken_for_chance_by_accident() -> None:

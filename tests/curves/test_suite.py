@@ -40,13 +40,13 @@ def test_confidence_means_what_it_says_on_unseen_shapes() -> None:
 
 
 def test_reliability_counts_by_hand_and_its_plot_is_the_same_each_time(tmp_path: Path) -> None:
-    reported = [Report(0.9, False, True)] * 3 + [Report(0.9, False, False), Report(0.1, False, False)]
+    reported = [Report("x", sure, False, planted) for sure, planted in [(0.9, True)] * 3 + [(0.9, False), (0.1, False)]]
     low, high = bins = reliability(reported)
     assert (low.planted, low.count, high.planted, high.count) == (0.0, 1, 0.75, 4)
     assert [low.confidence, high.confidence] == pytest.approx([0.1, 0.9])
     assert calibration_error(bins) == pytest.approx((0.1 * 1 + 0.15 * 4) / 5)
     for name in ("one.png", "two.png"):
-        draw(bins, tmp_path / name)
+        draw({"x": bins}, tmp_path / name)
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 

@@ -25,6 +25,7 @@ Reason = Literal[
     "floor",
     "chance",
     "level",
+    "unknown_rate",
     "epochs",
     "rate_steps",
     "rest",
@@ -133,13 +134,13 @@ def _floor(finding: Finding) -> Advice | None:
     if rest is None or _leak(finding):
         return None
     if given.floor is not None and at_floor(curve, rest, given.floor):
-        best = f"the best that the task allows ({measurement(given.floor)})"
-    elif given.floor is None and nearly_perfect(curve, rest):
-        best = "nearly the best there is"
-    else:
+        seen = f"it rests at {measurement(rest.level)}, the best that the task allows ({measurement(given.floor)})"
+        return Advice(reason="floor", seen=seen, next="nothing is left to learn here")
+    if given.floor is not None or not nearly_perfect(curve, rest):
         return None
-    seen = f"it rests at {measurement(rest.level)}, {best}"
-    return Advice(reason="floor", seen=seen, next="nothing is left to learn here", guess=given.floor is None)
+    most = "near the best that it can be" if curve.rising else "little of what it was at first"
+    text = "probably nothing is left to learn here; --floor VALUE says what the task allows"
+    return Advice(reason="floor", seen=f"it rests at {measurement(rest.level)}, {most}", next=text, guess=True)
 
 
 def _level(finding: Finding) -> Advice | None:
@@ -153,6 +154,14 @@ def _level(finding: Finding) -> Advice | None:
         text = "nothing that depends on the input is learned yet; check that labels fit inputs, and other learning rates"
         return Advice(reason="chance", seen=seen + told, next=text, guess=not level.stated)
     return Advice(reason="level", seen=seen, next="it knows that much and no more yet")
+
+
+def _unknown_rate(finding: Finding) -> Advice | None:
+    looks = [moment.steepest for moment in finding.moments if moment.like_rate_step]
+    if not looks:
+        return None
+    seen = f"the fall at {finding.curve.step_name} {step(looks[0])} looks like a step of the learning rate, which is not known"
+    return Advice(reason="unknown_rate", seen=seen, next="give the rate with --lr-column or --lr-file and ask again", guess=True)
 
 
 def _epochs(finding: Finding) -> Advice | None:
@@ -206,7 +215,7 @@ def _may_wait(finding: Finding) -> bool:
 
 
 LOOKS: tuple[Callable[[Finding], Advice | None], ...] = (
-    *(_leak, _diverged, _rate_ended, _floor, _level, _epochs, _rate_steps, _rest, _wait),
+    *(_leak, _diverged, _rate_ended, _floor, _level, _unknown_rate, _epochs, _rate_steps, _rest, _wait),
 )
 """In order of urgency."""
 

@@ -11,12 +11,12 @@ import numpy as np
 from eureka.curves.candidates import Scale
 from eureka.curves.grid import Array
 
-FEATURES = ("length", "noise", "trend", "share", "settled", "room", "kept", "lasting")
+FEATURES = ("length", "noise", "trend", "share", "room", "kept", "lasting")
 """Length of the stretch before the drop, by the drop's duration; size by the falls before it, and by their spread; the change on
-that stretch, by the size; size by the range of the curve, but for a huge first fall; how far the loss falls on just after; how
-much log is left; how much of the drop lasts, by the size, and by the error of that."""
-WEIGHTS = np.array([3.125, 1.174, -4.441, 2.028, 0.116, 6.492, 4.729, 1.898])
-OFFSET = -16.200
+that stretch, by the size; size by the range of the curve, but for a huge first fall; how much log is left; how much of the drop
+lasts, by the size, and by the error of that."""
+WEIGHTS = np.array([3.087, 1.280, -5.223, 2.108, 5.771, 2.384, 1.992])
+OFFSET = -14.055
 
 
 def probability(features: Array, weights: Array = WEIGHTS, offset: float = OFFSET) -> float:
@@ -38,8 +38,6 @@ def features_of(
     stretch = y[past : max(int(onset), past + 2)]
     quarter = max(1, len(stretch) // 4)
     progress = abs(float(stretch[:quarter].mean() - stretch[-quarter:].mean()))
-    tail = y[min(int(ninetieth + 0.5 * duration), len(y) - 1) : int(ninetieth + 1.5 * duration) + 1]
-    further = (float(y[int(min(ninetieth, len(y) - 1))]) - float(tail.mean())) / size if len(tail) else 0.0
     room = (len(y) - ninetieth) / duration if last else 2.0
     step, error = lasting_step(y, past, onset, ninetieth, duration)
     return np.array([
@@ -47,7 +45,6 @@ def features_of(
         _log((fall[index] - typical) / spread, 2.0, 20.0),
         np.clip(progress / size, 0.0, 1.0),
         _log(size / reach, 0.003, 0.3),
-        np.clip(further, -0.3, 0.6),
         np.clip(room, 0.0, 1.0),
         np.clip(step / size, 0.0, 0.7),
         _log(step / max(error, white / 10.0, tiny), 1.0, 15.0),

@@ -69,8 +69,6 @@ def looks_like_rate_step(grid: Grid, drop: Drop, fit: DropFit) -> bool:
     What leaves a plateau by itself speeds up first, and its noise shrinks no more than the loss does.
     """
     duration, tail = drop.ninetieth - drop.tenth, (1.0 - fit.skew) * fit.width
-    if duration > THRESHOLDS.rate_step_short * (drop.onset - drop.past):
-        return False
     kinked = fit.skew < THRESHOLDS.kink and fit.evidence > THRESHOLDS.fit_evidence
     if kinked and THRESHOLDS.kink_tail < tail < duration:  # a longer tail is not seen to settle
         return True

@@ -100,8 +100,6 @@ class Thresholds:
     """This share of the drops begins a whole epoch. Trial: stairs of other origin do so at times."""
     epoch_falls: float = 0.5
     """This share of the whole epochs shows a fall. Trial: later falls are smaller, and may drown in the noise."""
-    rate_step_short: float = 0.2
-    """What looks like a rate step takes at most this share of the time before it. Trial: a slow fall has other reasons."""
     kink: float = 0.12
     """A drop of a smaller skew is steepest as it begins. Trial: published moments have 0.3 to 0.6, rate steps below 0.08."""
     kink_tail: float = 0.25
