@@ -94,14 +94,14 @@ def _run_of(path: Path) -> RunFolder | None:
 
 
 def _diagnose(given: Given, what: str, budget: float | None, html: Path | None, json: bool) -> None:
-    from eureka.doctor.diagnose import CHECKS, curve_of, diagnose_given
+    from eureka.doctor import diagnose as doctor
 
-    with _bar(len(CHECKS)) as on_check:
-        found = diagnose_given(given, budget=budget, on_check=on_check)
+    with _bar(len(doctor.CHECKS)) as on_check:
+        found = doctor.diagnose(given, budget=budget, on_check=on_check)
     if html is not None:
         from eureka.report.diagnosis import write_diagnosis
 
-        write_diagnosis(found, html, title=what, curve=curve_of(given.log))
+        write_diagnosis(found, html, title=what, curve=doctor.curve_of(given.log))
     if json:
         print_json({"of": what, **found.to_json(), **({"report": str(html)} if html else {})})
     else:

@@ -66,11 +66,7 @@ def _race_case(text: str, names: list[str] | None, *, everything: bool, steps: i
     given = load_case(text)
     with race_progress() as show:
         found: Race = run_race(
-            given.model,
-            given.batches,
-            loss=given.loss,
-            optimizer=given.optimizer,
-            step=given.step,
+            given,
             remedies="all" if everything else names,
             steps=STEPS if steps is None else steps,
             seed=seed,

@@ -109,19 +109,17 @@ def diagnose(
     with kept_random_state(batches), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of copies of the user's model; their own runs have told them
         given = hand_over(model, batches, loss=loss, optimizer=optimizer, step=step, log=log)
-        return diagnose_given(given, budget=budget, on_check=on_check)
+        return _diagnose(given, budget, on_check or (lambda name: None))
 
 
-def diagnose_given(given: Given, *, budget: float | None = None, on_check: Callable[[str], None] | None = None) -> Diagnosis:
-    """The same for what was handed over already."""
-    with kept_random_state(given.batches), kept_loop(given.step, given.optimizer), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+def _diagnose(given: Given, budget: float | None, on_check: Callable[[str], None]) -> Diagnosis:
+    with kept_random_state(given.batches), kept_loop(given.step, given.optimizer):
         case = make_case(
             given.model, given.batches, loss=given.loss, optimizer=given.optimizer, step=given.step, most=STEPS
         )  # fmt: skip
         curve = curve_of(given.log)
         exam = Exam(case, None if curve is None else (curve.steps, curve.values))
-        findings, records = _check_all(exam, budget, on_check or (lambda name: None))
+        findings, records = _check_all(exam, budget, on_check)
         ranked = sorted(findings, key=lambda one: -one.weight) or [_healthy(exam)]
     steps = exam.base.seconds / max(len(exam.base.losses), 1)
     notes = (*given.notes, *case.assumed)

@@ -38,7 +38,12 @@ def hand_over(
     step: Step | None = None,
     log: Any = None,
 ) -> Given:
-    """What was given, as arguments for any loop; a trainer brings its own model, data, loss and optimiser."""
+    """What was given, as arguments for any loop; a trainer brings its own model, data, loss and optimiser.
+
+    model   a module, a trainer, a Lightning module, or a `Given`, which is returned
+    """
+    if isinstance(model, Given):
+        return model
     if is_trainer(model):
         from eureka.forks.hugging_face import from_trainer
 

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from eureka.errors import RequestError
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case
+from eureka.forks.given import hand_over
 from eureka.forks.inputs import inputs_of
 from eureka.forks.parking import Parked, Parking, empty, size_of
 from eureka.forks.state import KeptState
@@ -35,8 +36,8 @@ OnStep = Callable[[str, int, int], None]
 
 
 def race(
-    model: nn.Module,
-    batches: Iterable[Any],
+    model: nn.Module | Any,
+    batches: Iterable[Any] | Any = None,
     *,
     loss: Loss | None = None,
     optimizer: Optimizer | None = None,
@@ -52,7 +53,9 @@ def race(
     Nothing of the user's is changed: not weights, optimiser, buffers, random numbers, modes, hooks or the order of the data.
     `Race.apply` makes the winner the user's run.
 
-    batches    a list or a DataLoader; if there are fewer than `steps`, they are used again, and it is said
+    model      the one that is stuck; or a Trainer of Hugging Face, which brings all the rest; or a Lightning module
+    batches    a list or a DataLoader, of a Lightning module also its data module; if there are fewer than `steps`, they are
+               used again, and it is said
     loss       ``lambda model, batch: …`` returns the loss as training computes it
     optimizer  the one that trains the model
     step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
@@ -68,11 +71,15 @@ def race(
         raise RequestError(f"steps={steps}: a race takes at least 2 steps.")
     chosen = choose(remedies)
     with ExitStack() as stack:
-        stack.enter_context(kept_random_state())
+        stack.enter_context(kept_random_state(batches))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # of copies of the user's model; their own run has told them
-        case = make_case(model, batches, loss=loss, optimizer=optimizer, step=step, most=steps)
+        given = hand_over(model, batches, loss=loss, optimizer=optimizer, step=step)
+        case = make_case(
+            given.model, given.batches, loss=given.loss, optimizer=given.optimizer, step=given.step, most=steps
+        )  # fmt: skip
         running = _Running(case, chosen, steps, seed, one_copy, on_step, stack)
+        running.notes[:0] = given.notes
         running.run()
         return running.result()
 
