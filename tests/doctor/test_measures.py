@@ -93,7 +93,9 @@ def test_agreement_counts_pairs_as_two_loops_do() -> None:
     known, labels = rng.integers(0, 4, (3, 9)), rng.integers(-1, 3, (3, 9))
     places = [(k, y) for k, y in zip(known.ravel(), labels.ravel(), strict=True) if y >= 0]
     pairs = [(a, b) for i, a in enumerate(places) for b in places[:i] if a[0] == b[0]]
-    assert _agreement(known, labels) == (pytest.approx(np.mean([a[1] == b[1] for a, b in pairs])), len(pairs))
+    share, count = _agreement(known, labels)
+    assert share == pytest.approx(np.mean([a[1] == b[1] for a, b in pairs]))
+    assert count == len(pairs)
 
 
 class Causal(nn.Module):

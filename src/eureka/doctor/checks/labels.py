@@ -125,7 +125,8 @@ def _joined(known: Ints, tokens: Ints, back: int, *, whole: bool) -> Ints:
     """Numbers for rows of tokens that are longer by one: the token so far back, or (`whole`) the first ones of a row."""
     further = np.where(np.arange(tokens.shape[1]) >= back, tokens[:, [back]], -1) if whole else np.roll(tokens, back, axis=1)
     pairs = known * (int(tokens.max()) + 2) + further + 1
-    return np.unique(pairs, return_inverse=True)[1].reshape(tokens.shape).astype(np.int64)
+    numbers: Ints = np.unique(pairs, return_inverse=True)[1].reshape(tokens.shape).astype(np.int64)
+    return numbers
 
 
 def _agreement(known: Ints, labels: Ints) -> tuple[float, int]:
