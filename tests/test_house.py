@@ -39,7 +39,7 @@ BELOW: dict[str, set[str]] = {
     "recipes": {"config"},
     "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
     "report": {"curves", "doctor", "runs", "study"},
-    "integrations": {"curves", "probes", "patching", "runs"},
+    "integrations": {"curves", "doctor", "forks", "patching", "probes", "racing", "runs"},
     "snapshots": {"config", "experiment", "forks", "tasks", "probes", "training", "runs"},
 }
 ABOVE = {"bench", "cli"}  # they may import everything; nobody imports them
@@ -139,6 +139,7 @@ def test_the_public_names_are_frozen_and_exist() -> None:
         "RequestError",
         "RunConfig",
         "RunResult",
+        "attend",
         "attention_to",
         "clear_start",
         "detect",

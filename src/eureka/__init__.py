@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eureka.attention.attend import attend
     from eureka.attention.operator import Operator, make_operator
     from eureka.config import RunConfig, run_config
     from eureka.curves.detector import detect
@@ -50,6 +51,7 @@ __all__ = [
     "RequestError",
     "RunConfig",
     "RunResult",
+    "attend",
     "attention_to",
     "clear_start",
     "detect",
@@ -74,6 +76,7 @@ _MODULES = {
     "OnlineDetector": "eureka.curves.online",
     "detect": "eureka.curves.detector",
     "diagnose": "eureka.doctor.diagnose",
+    "attend": "eureka.attention.attend",
     "attention_to": "eureka.probes.regions",
     "find_plateaus": "eureka.curves.plateaus",
     "linear_probes": "eureka.probes.linear",

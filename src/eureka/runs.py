@@ -167,12 +167,28 @@ class ProbeRecord:
     def site(self, name: str) -> SiteRecord:
         return next(site for site in self.sites if site.name == name)
 
-    def scalars(self, prefix: str = "attention") -> dict[str, float]:
-        """For loggers: the mean over heads of every measure of every site, and the position shares of the first."""
-        means = {f"{prefix}/{site.name}/{measure}": site.mean(measure) for site in self.sites for measure in MEASURES}
+    def scalars(self, prefix: str = "attention", *, per_layer: bool = True) -> dict[str, float]:
+        """For loggers: the mean over heads of every measure, of every site or over all of them, and the position shares."""
+        if per_layer:
+            means = {f"{prefix}/{site.name}/{measure}": site.mean(measure) for site in self.sites for measure in MEASURES}
+        else:
+            means = {f"{prefix}/{measure}": self._mean(measure) for measure in MEASURES}
         if (share := self.position_share) is not None:
             means |= {f"{prefix}/position_share_of_input": share.of_input, f"{prefix}/position_share_of_logits": share.of_logits}
         return {name: value for name, value in means.items() if value is not None and math.isfinite(value)}
+
+    def _mean(self, measure: str) -> float | None:
+        """Over all sites that have it."""
+        found = [value for site in self.sites if (value := site.mean(measure)) is not None and math.isfinite(value)]
+        return sum(found) / len(found) if found else None
+
+    @property
+    def sentence(self) -> str:
+        """The state of attention in words."""
+        entropy, ratio = self._mean("entropy"), self._mean("grad_ratio")
+        told = "" if entropy is None else f"Rows of attention have {entropy:.3f} of the entropy that they could have"
+        flow = "" if ratio is None else f", and W_Q and W_K get {ratio:.3f} of the gradient of W_V"
+        return f"{told}{flow}." if told else ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers; a value that is not finite becomes None."""

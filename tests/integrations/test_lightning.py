@@ -60,7 +60,7 @@ def test_probes_are_logged_through_the_trainers_logger(tmp_path: Path) -> None:
     fit(Module(), callback, tmp_path, 9, logger=logger, log_every_n_steps=1)
     assert [record.step for record in callback.monitor.records] == [0, 4, 8]  # type: ignore[union-attr]
     header = (Path(logger.log_dir) / "metrics.csv").read_text().splitlines()[0]
-    assert "attention/model.layers.1.self_attn/entropy" in header
+    assert "attention/entropy" in header
     assert "attention/position_share_of_logits" in header
 
 
@@ -109,3 +109,28 @@ def test_a_run_that_fails_leaves_the_model_alone(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         fit(module, LightningCallback(every=1), tmp_path, 9)
     assert type(module.model.layers[0].self_attn) is nn.MultiheadAttention
+
+
+def test_a_rescue_that_only_advises_leaves_the_run_bit_for_bit(tmp_path: Path) -> None:
+    class Plateau(lightning.Callback):  # type: ignore[misc, name-defined]
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            if batch_idx == 5 and advised.monitor is not None:
+                advised.monitor.rescue.at_plateau(600)
+
+    plain, module, advised = Module(), Module(), LightningCallback(every=None, rescue="advise")
+    fit(plain, LightningCallback(every=None), tmp_path, 9, enable_checkpointing=False)
+    trainer = lightning.Trainer(
+        default_root_dir=str(tmp_path),
+        max_steps=9,
+        callbacks=[advised, Plateau()],
+        accelerator="cpu",
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        logger=False,
+        enable_checkpointing=False,
+    )
+    trainer.fit(module, batches(9))
+    (record,) = advised.monitor.rescue.records  # type: ignore[union-attr]
+    assert not record.failed
+    assert record.causes
+    assert all(torch.equal(a, b) for a, b in zip(plain.state_dict().values(), module.state_dict().values(), strict=True))

@@ -367,3 +367,13 @@ def test_a_model_without_attention_is_refused_in_one_sentence() -> None:
 def test_something_that_is_no_model_is_refused() -> None:
     with pytest.raises(RequestError, match=r"a torch\.nn\.Module is patched, not str"):
         eureka.patch("bert", "softmax")  # type: ignore[arg-type]
+
+
+def test_a_patch_says_where_a_branch_may_avoid_it() -> None:
+    class Branching(ByHand):
+        fused = True
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(x, x, x) if self.fused else torch.softmax(x @ x.transpose(1, 2), -1) @ x
+
+    assert "only where no branch avoids it (test_sdpa.py:" in repr(eureka.patch(Branching(), "norm_softmax"))

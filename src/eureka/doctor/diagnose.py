@@ -193,7 +193,8 @@ def _healthy(exam: Exam) -> Finding:
         cause="healthy",
         sure=0.9 if kind == "learning" else 0.6,
         explains=1.0,
-        evidence=(f"{kind}: {level}; {len(exam.base.losses)} more steps lower it by {percent(gained.share, 2)}.",),
+        evidence=(f"{level[0].upper()}{level[1:]}; {len(exam.base.losses)} more steps lower it by {percent(gained.share, 2)}.",),
         advice=advice,
+        kind=kind,
         numbers={"gain": gained.share},
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
+from eureka.doctor.proposals import proposed
 from eureka.formats import plural
 
 Cause = Literal[
@@ -34,6 +35,8 @@ class Finding:
     advice: str
     code: str = ""
     """a line of code that carries out the advice, where there is one"""
+    kind: str = ""
+    """of a healthy run: learning, waiting, or at its floor"""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """the same evidence for programs"""
 
@@ -43,7 +46,8 @@ class Finding:
         return self.sure * self.explains
 
     def __str__(self) -> str:
-        lines = [f"{self.cause} ({self.sure:.0%} sure)", *(f"  {line}" for line in self.evidence), f"  → {self.advice}"]
+        kind = f", {self.kind}" if self.kind else ""
+        lines = [f"{self.cause}{kind} ({self.sure:.0%} sure)", *(f"  {line}" for line in self.evidence), f"  → {self.advice}"]
         return "\n".join([*(_wrapped(line) for line in lines), *([f"      {self.code}"] if self.code else [])])
 
     def to_json(self) -> dict[str, Any]:
@@ -84,6 +88,11 @@ class Diagnosis:
         return self.findings[0].cause
 
     @property
+    def remedies(self) -> tuple[str, ...]:
+        """Which remedies are worth a race (`eureka.race`); none where something has to be mended by hand first."""
+        return proposed(self.cause) if not self.healthy or self.findings[0].kind == "waiting" else ()
+
+    @property
     def healthy(self) -> bool:
         return self.cause == "healthy"
 
@@ -101,13 +110,15 @@ class Diagnosis:
     def __str__(self) -> str:
         parts = [*map(str, self.findings), *(_wrapped(f"note: {note}") for note in self.notes)]
         failed = [f"{check.name} was not checked: {check.skipped}" for check in self.checks if check.skipped]
-        return "\n".join([*parts, *map(_wrapped, failed), f"{self.cost}."])
+        raced = [_wrapped(f"Worth a race (eureka.race): {', '.join(self.remedies)}.")] if self.remedies else []
+        return "\n".join([*parts, *raced, *map(_wrapped, failed), f"{self.cost}."])
 
     def to_json(self) -> dict[str, Any]:
         return {
             "findings": [finding.to_json() for finding in self.findings],
             "checks": [asdict(check) for check in self.checks],
             "notes": list(self.notes),
+            "remedies": list(self.remedies),
             "seconds": self.seconds,
             "step_seconds": self.step_seconds,
         }

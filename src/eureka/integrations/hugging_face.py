@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from eureka.curves.online import Event
 from eureka.errors import MissingExtraError, RequestError
+from eureka.forks.given import hand_over
 from eureka.integrations.monitor import Monitor, Scalars
+from eureka.integrations.rescue import SHARE, as_mode
 from eureka.patching.patch import Patched
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
     every      steps between two probes of the attention; None for none
     patched    a patch whose schedule is saved and restored with the callback
     on_event   called with every event
+    per_layer  log every measure of every layer; otherwise their means
+    rescue     what to do at a plateau: "off", "advise", "race" or "apply" (see `Monitor`); it needs `trainer`. "apply" writes the
+               checkpoint from before into the trainer's output folder
+    share      of the steps made so far that a race may take, over all its forks
     """
 
     def __init__(
@@ -46,13 +52,19 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
         every: int | None = 50,
         patched: Patched | None = None,
         on_event: Callable[[Event], None] | None = None,
+        per_layer: bool = False,
+        rescue: str = "off",
+        share: float = SHARE,
         restored: bool = False,
     ) -> None:
         if restored:  # the trainer would replace this object by one without trainer and patch
             raise RequestError(
                 "this callback restores itself from a checkpoint; leave restore_callback_states_from_checkpoint off."
             )
+        if as_mode(rescue) != "off" and trainer is None:
+            raise RequestError(f'rescue="{rescue}" needs the trainer: HuggingFaceCallback(trainer, rescue=…).')
         self.trainer, self.every, self.patched, self.on_event = trainer, every, patched, on_event
+        self.per_layer, self.rescue, self.share = per_layer, rescue, share
         self.monitor: Monitor | None = None
         self._state: TrainerState | None = None
 
@@ -66,7 +78,18 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
     ) -> None:
         assert model is not None
         self._state = state
-        self.monitor = Monitor(model, every=self.every, patched=self.patched, log=self._log, on_event=self.on_event)
+        self.monitor = Monitor(
+            model,
+            every=self.every,
+            patched=self.patched,
+            log=self._log,
+            on_event=self.on_event,
+            per_layer=self.per_layer,
+            rescue=self.rescue,
+            given=lambda: hand_over(self.trainer),
+            folder=args.output_dir,
+            share=self.share,
+        )
         stored: Any = state.stateful_callbacks
         kept = stored.setdefault(type(self).__name__, self.state())  # an older checkpoint has none
         saved = kept["attributes"]["saved"] if isinstance(kept, dict) else None

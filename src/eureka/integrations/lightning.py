@@ -10,7 +10,9 @@ from torch import Tensor
 
 from eureka.curves.online import Event
 from eureka.errors import MissingExtraError
+from eureka.forks.given import Given, hand_over
 from eureka.integrations.monitor import Monitor, Scalars
+from eureka.integrations.rescue import SHARE, as_mode
 from eureka.patching.patch import Patched
 
 if TYPE_CHECKING:
@@ -34,12 +36,24 @@ class LightningCallback(Callback):
     every      steps between two probes of the attention; None for none
     patched    a patch whose schedule is saved and restored with the callback
     on_event   called with every event
+    per_layer  log every measure of every layer; otherwise their means
+    rescue     what to do at a plateau: "off", "advise", "race" or "apply" (see `Monitor`). "apply" writes the checkpoint from
+               before into the trainer's folder
+    share      of the steps made so far that a race may take, over all its forks
     """
 
     def __init__(
-        self, *, every: int | None = 50, patched: Patched | None = None, on_event: Callable[[Event], None] | None = None
+        self,
+        *,
+        every: int | None = 50,
+        patched: Patched | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        per_layer: bool = False,
+        rescue: str = "off",
+        share: float = SHARE,
     ) -> None:
         self.every, self.patched, self.on_event = every, patched, on_event
+        self.per_layer, self.rescue, self.share = per_layer, as_mode(rescue), share
         self.monitor: Monitor | None = None
         self._saved: dict[str, Any] | None = None
         self._waiting: list[tuple[Scalars, int]] = []
@@ -56,6 +70,11 @@ class LightningCallback(Callback):
             patched=self.patched,
             log=lambda scalars, step: self._waiting.append((scalars, step)),
             on_event=self.on_event,
+            per_layer=self.per_layer,
+            rescue=self.rescue,
+            given=lambda: _given(trainer, pl_module),
+            folder=trainer.default_root_dir,
+            share=self.share,
         )
         if self._saved is not None:
             self.monitor.load_state_dict(self._saved)
@@ -89,3 +108,8 @@ class LightningCallback(Callback):
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=step)
         self._waiting.clear()
+
+
+def _given(trainer: Trainer, module: LightningModule) -> Given:
+    """The module as it is now, with the optimiser and the data that it is trained with."""
+    return hand_over(module, trainer.train_dataloader, optimizer=trainer.optimizers[0])

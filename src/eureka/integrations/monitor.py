@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from torch import nn
 
 from eureka.curves.online import Event, OnlineDetector
+from eureka.errors import EurekaError, RequestError
+from eureka.forks.given import Given
+from eureka.integrations.rescue import LOGGER, SHARE, Rescue, as_mode
 from eureka.patching.patch import Patched
 from eureka.probes.attention import AttentionProbe
 from eureka.runs import ProbeRecord
@@ -29,6 +33,15 @@ class Monitor:
     patched    a patch whose schedule is saved and restored with the monitor
     log        called with (scalars, step) for every record of the probe and every event
     on_event   called with every event: a plateau has begun, a Eureka-moment has ended
+    per_layer  log every measure of every layer; otherwise their means
+    rescue     what to do at a plateau: "off"; "advise" says why it is stuck; "race" also tries remedies on copies; "apply" goes
+               on with the winner. It needs `given`
+    given      called at a plateau; returns what `eureka.diagnose` takes, as a dict: model, batches, loss or step, optimizer
+    folder     where "apply" writes the checkpoint from before
+    share      of the steps made so far that a race may take, over all its forks
+
+    It never stops a training run: what cannot be measured is said once, as a warning of the logger "eureka", and the loss is
+    watched on.
 
     >>> import torch
     >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
@@ -46,11 +59,32 @@ class Monitor:
         patched: Patched | None = None,
         log: Callable[[Scalars, int], None] | None = None,
         on_event: Callable[[Event], None] | None = None,
+        per_layer: bool = False,
+        rescue: str = "off",
+        given: Callable[[], Given | Mapping[str, Any]] | None = None,
+        folder: Path | str | None = None,
+        share: float = SHARE,
     ) -> None:
         self.detector = OnlineDetector()
         self.events: list[Event] = []
         self.patched, self._log, self._on_event = patched, log or (lambda scalars, step: None), on_event
-        self.probe = None if every is None else AttentionProbe(model, every, on_record=self._probed)
+        self._per_layer = per_layer
+        if as_mode(rescue) != "off" and given is None:
+            raise RequestError(f'rescue="{rescue}" needs given=…, a function that returns model, batches, loss and optimizer.')
+        self.rescue = Rescue(rescue, _as_given(given), folder=folder, share=share)
+        self.probe = self._probe_of(model, every)
+
+    def _probe_of(self, model: nn.Module, every: int | None) -> AttentionProbe | None:
+        """None for a model whose attention cannot be measured."""
+        if every is None:
+            return None
+        try:
+            return AttentionProbe(model, every, on_record=self._probed, on_failure=self._unprobed)
+        except EurekaError as error:
+            if every < 1:
+                raise
+            self._unprobed(error)
+            return None
 
     @property
     def records(self) -> list[ProbeRecord]:
@@ -63,9 +97,23 @@ class Monitor:
         if event is not None:
             self.events.append(event)
             self._log(event_scalars(event), step)
+            if event.name == "plateau_entered":
+                self._at_plateau(step)
             if self._on_event is not None:
                 self._on_event(event)
         return event
+
+    def _at_plateau(self, step: int) -> None:
+        """Say how attention is, and rescue the run, with nothing attached to its model meanwhile."""
+        if self.records and (told := self.records[-1].sentence):
+            LOGGER.info("%s", told)
+        if self.probe is not None:
+            self.probe.pause()
+        record = self.rescue.at_plateau(step)
+        if self.probe is not None:
+            self.probe.resume()
+        if record is not None:
+            self._log(record.scalars(), step)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings, for any kind of checkpoint; without the events and records so far."""
@@ -73,6 +121,7 @@ class Monitor:
             "detector": self.detector.state_dict(),
             "probe": None if self.probe is None else self.probe.state_dict(),
             "patched": None if self.patched is None else self.patched.state_dict(),
+            "rescue": self.rescue.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -81,6 +130,8 @@ class Monitor:
             self.probe.load_state_dict(state["probe"])
         if self.patched is not None and state["patched"] is not None:
             self.patched.load_state_dict(state["patched"])
+        if "rescue" in state:  # a checkpoint of an older version has none
+            self.rescue.load_state_dict(state["rescue"])
 
     def close(self) -> None:
         """Detach the probe from the model; the patch stays."""
@@ -88,13 +139,27 @@ class Monitor:
             self.probe.close()
 
     def _probed(self, record: ProbeRecord) -> None:
-        self._log(record.scalars(), record.step)
+        self._log(record.scalars(per_layer=self._per_layer), record.step)
+
+    def _unprobed(self, error: Exception) -> None:
+        """Say once that attention is not measured; the loss is watched on."""
+        self.probe = None
+        LOGGER.warning("Attention is not measured, the loss is watched: %s", error)
 
     def __enter__(self) -> Monitor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _as_given(given: Callable[[], Given | Mapping[str, Any]] | None) -> Callable[[], Given]:
+    def call() -> Given:
+        assert given is not None
+        made = given()
+        return made if isinstance(made, Given) else Given(**made)
+
+    return call
 
 
 def event_scalars(event: Event) -> Scalars:

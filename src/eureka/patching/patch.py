@@ -98,7 +98,9 @@ class Patched:
         self.undo()
 
     def __repr__(self) -> str:
-        return f"Patched({type(self.model).__name__}, {len(self.sites)} sites, {'active' if self.active else 'undone'})"
+        doubtful = [site for site in self.sites if site.other_way] if self.active else []
+        doubt = f", {len(doubtful)} of them only where no branch avoids it ({doubtful[0].other_way})" if doubtful else ""
+        return f"Patched({type(self.model).__name__}, {len(self.sites)} sites, {'active' if self.active else 'undone'}{doubt})"
 
     def __reduce__(self) -> Any:
         raise RequestError("a patch cannot be copied or pickled; copy the model, which carries its operators along.")
@@ -149,7 +151,7 @@ def _fixes_by_site(model: nn.Module, found: Found, operator: Any, layers: Layers
     name = type(model).__name__
     if found.refused and layers is None and not isinstance(operator, Mapping):
         where, why = found.refused[0]
-        raise RequestError(f"{where} of {name} {why}; choose the sites to patch with layers=….")
+        raise RequestError(f"{where} of {name} {why}; call eureka.attend there, or choose the sites to patch with layers=….")
     if not found.sites:
         raise RequestError(
             f"no attention found in {name} ({found.searched} modules searched for operators, torch.nn.MultiheadAttention,"

@@ -60,14 +60,17 @@ def current() -> Frame | None:
 
 @contextmanager
 def running(module: nn.Module, *, takes_calls: bool) -> Iterator[None]:
-    """Mark a patched module as running; it is an error if it ends without a call of its operator: the patch had no effect."""
+    """Mark a patched module as running; it is an error if it ends without a call of its operator: the patch had no effect.
+
+    Where it is only observed, nothing is lost: the observer sees no call.
+    """
     frame = Frame(module, takes_calls)
     _local.frames.append(frame)
     try:
         yield
     finally:
         _local.frames.pop()
-    if not frame.reached:
+    if not frame.reached and any(isinstance(child, Operator) for child in module.children()):
         raise WorkError(
             f"{type(module).__name__} was patched, but this call of it made no attention call that could be swapped: it computes"
             " attention in a way of its own here. Leave it out with layers=…, or make it call F.scaled_dot_product_attention."

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -35,6 +37,7 @@ PACKAGES = (
 PROJECTION = re.compile(
     r"(to_|w_?|c_|in_)?(q|qkv|qk|kv|query|key|value|query_key_value|attn)(_?(proj|lin|linear|layer|net|weight))?$", re.I
 )
+SOFTMAX = re.compile(r"(?<![A-Za-z_])_?softmax\(|\.softmax\(")
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
 HEAD_DIM = ("head_dim", "attention_head_size", "key_value_proj_dim", "dim_head", "head_size")
 
@@ -52,6 +55,11 @@ class Site:
     """The name of the submodule that holds the operator."""
     methods: tuple[str, ...] = field(default=(), repr=False)
     """Methods that call F.scaled_dot_product_attention, for the kind `call`."""
+
+    @property
+    def other_way(self) -> str | None:
+        """Where the code of the site computes attention otherwise too, so that a branch may avoid the operator: file and line."""
+        return by_hand(self.module) if self.kind == "call" else None
 
     @property
     def operator(self) -> Operator | None:
@@ -180,7 +188,29 @@ def _missed(module: nn.Module) -> str | None:
     projects = any(PROJECTION.match(name) for name in children)
     softens = bool(reading.mentioning("softmax", "Softmax")) or any(isinstance(c, nn.Softmax) for c in children.values())
     if projects and softens and len(list(module.parameters())):
-        return "computes the softmax of attention by itself"
+        where = by_hand(module)
+        return f"computes the softmax of attention by itself{f' ({where})' if where else ''}"
+    return None
+
+
+def by_hand(module: nn.Module) -> str | None:
+    """The file and line where the code of a module takes a softmax; None if it takes none, or if its source is not there."""
+    for cls in base_class(module).__mro__:
+        if not cls.__module__.startswith(("torch.", "builtins")) and (found := _softmax_line(cls)):
+            return found
+    return None
+
+
+@cache
+def _softmax_line(cls: type) -> str | None:
+    try:
+        lines, first = inspect.getsourcelines(cls)
+        file = inspect.getsourcefile(cls) or ""
+    except (OSError, TypeError):
+        return None
+    for number, line in enumerate(lines, first):
+        if SOFTMAX.search(line.partition("#")[0]):
+            return f"{Path(file).name}:{number}"
     return None
 
 

@@ -50,6 +50,7 @@ class AttentionProbe:
         layers: Layers | None = None,
         samples: int | None = 16,
         on_record: Callable[[ProbeRecord], None] | None = None,
+        on_failure: Callable[[Exception], None] | None = None,
     ) -> None:
         if every < 1:
             raise RequestError(f"a probe measures every 1 step or more, not every {every}.")
@@ -64,6 +65,7 @@ class AttentionProbe:
         self._first = FirstAttention(model, self.sites, self._is_wanted, samples)
         self._attached: ExitStack | None = None
         self._any_mode = False
+        self._on_failure = on_failure
         self._optimiser = OptimiserSteps(model, self._finish_step)
         self._prepare()
 
@@ -90,6 +92,14 @@ class AttentionProbe:
         self._optimiser.close()
         self._detach()
 
+    def pause(self) -> None:
+        """Leave the model alone until `resume`."""
+        self._detach()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._prepare()
+
     def state_dict(self) -> dict[str, Any]:
         return {"steps": self.steps}
 
@@ -104,11 +114,21 @@ class AttentionProbe:
             self._attach()
 
     def _finish_step(self) -> None:
-        if self._attached is not None:
-            self._record()
-            self._detach()
-        self.steps += 1
-        self._prepare()
+        try:
+            if self._attached is not None:
+                self._record()
+                self._detach()
+            self.steps += 1
+            self._prepare()
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """Measure no more, if someone listens; else it is the caller's error."""
+        if self._on_failure is None:
+            raise error
+        self.close()
+        self._on_failure(error)
 
     def _record(self) -> None:
         missing = [site.name for site in self.sites if site.index not in self._measured]
@@ -132,11 +152,14 @@ class AttentionProbe:
 
     def _observe(self, site: Site, call: AttentionCall) -> None:
         """Measure the first call of a site in a step; a pass without gradients is taken for validation."""
-        if self._all_sites:
-            self._first.observe(site, call)
-        if site.index not in self._measured and self._is_wanted():
-            self._measured[site.index] = head_statistics(call, self.samples)
-            self._heads[site.index] = {"q": call.q.shape[1], "k": call.k.shape[1], "v": call.v.shape[1]}
+        try:
+            if self._all_sites:
+                self._first.observe(site, call)
+            if site.index not in self._measured and self._is_wanted():
+                self._measured[site.index] = head_statistics(call, self.samples)
+                self._heads[site.index] = {"q": call.q.shape[1], "k": call.k.shape[1], "v": call.v.shape[1]}
+        except Exception as error:
+            self._failed(error)
 
     def _is_wanted(self) -> bool:
         return self._any_mode or torch.is_grad_enabled()

@@ -136,37 +136,55 @@ def gradient_noise(fork: Fork) -> Applied:
     return Applied(fork.optimizer.register_step_pre_hook(before).remove)
 
 
+def made_of(name: str, changes: str, *, weights: Sequence[Apply] = (), lasting: Sequence[Apply] = ()) -> Remedy:
+    """A remedy of changes that a checkpoint holds, and of changes that have to be made again when it is loaded."""
+    return Remedy(name, changes, several(*weights, *lasting), several(*lasting) if lasting else None)
+
+
+CLEAR_POSITIONS = rescaled(1.0, None)
+NORM_SOFTMAX = operator("norm_softmax")
+
 CATALOGUE: tuple[Remedy, ...] = (
-    Remedy("rate_x10", "ten times the learning rate", rate_times(10)),
-    Remedy(
+    made_of("rate_x10", "ten times the learning rate", lasting=[rate_times(10)]),
+    made_of(
         "clear_norm_softmax",
         "learned positions as loud as the content, and NormSoftmax",
-        several(rescaled(1.0, None), operator("norm_softmax")),
+        weights=[CLEAR_POSITIONS],
+        lasting=[NORM_SOFTMAX],
     ),
-    Remedy(
+    made_of(
         "clear_norm_softmax_x10",
         "learned positions as loud as the content, NormSoftmax, and ten times the learning rate",
-        several(rescaled(1.0, None), operator("norm_softmax"), rate_times(10)),
+        weights=[CLEAR_POSITIONS],
+        lasting=[NORM_SOFTMAX, rate_times(10)],
     ),
-    Remedy("temperature_third", "softmax at a temperature of 1/3", operator("temperature", temperature=1 / 3)),
-    Remedy("clear_start", "learned positions as loud as the content, and W_Q and W_K with a spread of 1", rescaled(1.0, 1.0)),
-    Remedy("rate_x3", "three times the learning rate", rate_times(3)),
-    Remedy("norm_softmax_var", "attention logits divided by the variance of their row", operator("norm_softmax_var")),
-    Remedy("rate_tenth", "a tenth of the learning rate", rate_times(1 / 10)),
-    Remedy("norm_softmax", "attention logits divided by the standard deviation of their row", operator("norm_softmax")),
-    Remedy("fresh_optimizer", "the optimiser forgets its moments", fresh_optimizer),
-    Remedy("clear_positions", "learned positions as loud as the content", rescaled(1.0, None)),
-    Remedy("temperature_1", "softmax at a temperature of 1", operator("temperature", temperature=1.0)),
-    Remedy(
+    made_of("temperature_third", "softmax at a temperature of 1/3", lasting=[operator("temperature", temperature=1 / 3)]),
+    made_of(
+        "clear_start",
+        "learned positions as loud as the content, and W_Q and W_K with a spread of 1",
+        weights=[rescaled(1.0, 1.0)],
+    ),
+    made_of("rate_x3", "three times the learning rate", lasting=[rate_times(3)]),
+    made_of("norm_softmax_var", "attention logits divided by the variance of their row", lasting=[operator("norm_softmax_var")]),
+    made_of("rate_tenth", "a tenth of the learning rate", lasting=[rate_times(1 / 10)]),
+    made_of("norm_softmax", "attention logits divided by the standard deviation of their row", lasting=[NORM_SOFTMAX]),
+    made_of("fresh_optimizer", "the optimiser forgets its moments", weights=[fresh_optimizer]),
+    made_of("clear_positions", "learned positions as loud as the content", weights=[CLEAR_POSITIONS]),
+    made_of("temperature_1", "softmax at a temperature of 1", lasting=[operator("temperature", temperature=1.0)]),
+    made_of(
         "heat_treatment",
         f"a temperature that rises from 1/3 to √d over {RAMP} steps from here",
-        operator("heat_treatment", total_steps=RAMP, share=1.0),
+        lasting=[operator("heat_treatment", total_steps=RAMP, share=1.0)],
     ),
-    Remedy("sharper_attention", "W_Q and W_K longer, until logits have a spread of 1", rescaled(None, 1.0)),
-    Remedy("rate_third", "a third of the learning rate", rate_times(1 / 3)),
-    Remedy("larger_batch", f"{BATCHES} batches to each step, by accumulation", lambda fork: accumulate(fork, BATCHES)),
-    Remedy("no_weight_decay", "no weight decay", no_decay),
-    Remedy("gradient_noise", "noise as large as the gradient", gradient_noise),
+    made_of("sharper_attention", "W_Q and W_K longer, until logits have a spread of 1", weights=[rescaled(None, 1.0)]),
+    made_of("rate_third", "a third of the learning rate", lasting=[rate_times(1 / 3)]),
+    made_of(
+        "larger_batch",
+        f"{BATCHES} batches to each step, by accumulation",
+        lasting=[lambda fork: accumulate(fork, BATCHES)],
+    ),
+    made_of("no_weight_decay", "no weight decay", weights=[no_decay]),
+    made_of("gradient_noise", "noise as large as the gradient", lasting=[gradient_noise]),
 )
 DEFAULT = 8
 """So many of them are raced unless others are asked for."""

@@ -41,6 +41,9 @@ class Remedy:
     changes: str
     """what it changes, in a sentence"""
     apply: Callable[[Fork], Callable[[], None] | Applied | None]
+    lasting: Callable[[Fork], Callable[[], None] | Applied | None] | None = None
+    """what has to be done again where a checkpoint of the run is loaded into a new model: hooks and operators; None if the
+    weights and what the optimiser saves hold it all"""
 
 
 def applied(remedy: Remedy, fork: Fork) -> Applied:

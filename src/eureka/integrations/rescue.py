@@ -1,0 +1,158 @@
+"""At a plateau: say why, race remedies on copies, go on with the winner where that is wanted; and never stop a training run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+from eureka.doctor.diagnose import diagnose_given
+from eureka.doctor.finding import Diagnosis
+from eureka.errors import RequestError, UnknownNameError
+from eureka.files import make_folder, write_whole
+from eureka.forks.case import Fork
+from eureka.forks.given import Given
+from eureka.racing.race import Race
+from eureka.racing.remedies import choose
+from eureka.racing.remedy import applied
+from eureka.racing.run import STEPS, race
+from eureka.racing.rungs import rungs, total
+
+Mode = Literal["off", "advise", "race", "apply"]
+MODES: tuple[str, ...] = get_args(Mode)
+LOGGER = logging.getLogger("eureka")
+SHARE = 0.5
+"""A race takes at most this share of the steps that the run has made, over all its forks."""
+MOST = 3
+"""Plateaus of a run that are looked at."""
+LEAST = 20
+"""A race of fewer steps shows nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RescueRecord:
+    """What was found at a plateau, and what was done."""
+
+    step: int
+    causes: tuple[str, ...] = ()
+    advice: str = ""
+    verdict: str = ""
+    """what the race has shown; empty if there was none"""
+    winner: str = ""
+    race_steps: int = 0
+    applied: bool = False
+    checkpoint: str = ""
+    """the file with model and optimiser from before"""
+    failed: str = ""
+    """why nothing more could be done"""
+
+    @property
+    def sentence(self) -> str:
+        """All of it, for a log."""
+        parts = [f"Plateau at step {self.step:,}: {', '.join(self.causes) or 'not diagnosed'}."]
+        parts += [f"{self.advice[:1].upper()}{self.advice[1:]}"] if self.advice else []
+        parts += [self.verdict] if self.verdict else []
+        parts += [f"Training goes on with {self.winner}; before it: {self.checkpoint}."] if self.applied else []
+        return " ".join([*parts, self.failed]).strip()
+
+    def scalars(self) -> dict[str, float]:
+        """For loggers that take nothing but numbers."""
+        return {"eureka/rescue_race_steps": float(self.race_steps), "eureka/rescue_applied": float(self.applied)}
+
+
+def as_mode(mode: str) -> str:
+    if mode not in MODES:
+        raise UnknownNameError("rescue", mode, MODES)
+    return mode
+
+
+class Rescue:
+    """What a watcher does at a plateau.
+
+    mode     "advise" diagnoses; "race" also tries remedies on copies; "apply" goes on with the winner, if there is one
+    given    called at a plateau for the run as it is then
+    folder   where the checkpoint from before is written; "apply" needs it
+    share    of the steps made so far that a race may take, over all its forks
+    """
+
+    def __init__(self, mode: str, given: Callable[[], Given], *, folder: Path | str | None = None, share: float = SHARE) -> None:
+        self.mode, self.given, self.share = as_mode(mode), given, share
+        self.folder = None if folder is None else Path(folder)
+        if self.mode == "apply" and folder is None:
+            raise RequestError('rescue="apply" needs a folder for the checkpoint from before.')
+        self.records: list[RescueRecord] = []
+
+    def at_plateau(self, step: int) -> RescueRecord | None:
+        """Look at the run, as often as `MOST` plateaus; what fails is said once and ends the rescue, not the run."""
+        if self.mode == "off" or len(self.records) >= MOST:
+            return None
+        record = RescueRecord(step=step)
+        try:
+            record = self._rescue(record)
+        except Exception as error:  # a watcher never stops a training run
+            self.mode = "off"
+            record = replace(record, failed=f"The run cannot be looked into ({error}); its loss is watched.")
+            LOGGER.warning("%s", record.failed)
+        self.records.append(record)
+        LOGGER.info("%s", record.sentence)
+        return record
+
+    def _rescue(self, record: RescueRecord) -> RescueRecord:
+        given = self.given()
+        found = diagnose_given(given)
+        record = replace(record, causes=tuple(one.cause for one in found.findings), advice=found.findings[0].advice)
+        if self.mode == "advise":
+            return record
+        steps, names = self._budget(record.step, found)
+        if not names:
+            return replace(record, verdict=f"No remedy is raced: {found.cause} has to be mended by hand.")
+        if steps < LEAST:
+            return replace(record, verdict=f"No race: {self.share:g} of {record.step:,} steps is too little for one.")
+        ran = race(
+            given.model,
+            given.batches,
+            loss=given.loss,
+            optimizer=given.optimizer,
+            step=given.step,
+            remedies=list(names),
+            steps=steps,
+        )
+        record = replace(record, verdict=ran.summary, winner=ran.winner, race_steps=ran.steps)
+        return self._apply(record, ran, given) if self.mode == "apply" and ran.winner != "wait" else record
+
+    def _budget(self, step: int, found: Diagnosis) -> tuple[int, tuple[str, ...]]:
+        """How far a race of the proposed remedies may go, and which they are."""
+        names, steps = found.remedies, STEPS
+        while steps >= LEAST and total(rungs(len(names), steps)) > self.share * step:
+            steps //= 2
+        return steps, names
+
+    def _apply(self, record: RescueRecord, ran: Race, given: Given) -> RescueRecord:
+        assert self.folder is not None
+        assert given.optimizer is not None
+        make_folder(self.folder)
+        file, content = self.folder / f"before_rescue_{record.step}.pt", BytesIO()
+        state = {"step": record.step, "model": given.model.state_dict(), "optimizer": given.optimizer.state_dict()}
+        torch.save(state, content)
+        write_whole(file, content.getvalue())
+        ran.apply()
+        return replace(record, applied=True, checkpoint=str(file))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings."""
+        return {"records": [asdict(record) | {"causes": list(record.causes)} for record in self.records]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on after a checkpoint was loaded: what lasts of the remedies in force is applied to the new model again."""
+        self.records = [RescueRecord(**{**one, "causes": tuple(one["causes"])}) for one in state["records"]]
+        names = [record.winner for record in self.records if record.applied]
+        for remedy in choose(names) if names else []:
+            if remedy.lasting is not None:
+                given = self.given()
+                assert given.optimizer is not None
+                applied(replace(remedy, apply=remedy.lasting), Fork(given.model, given.optimizer))

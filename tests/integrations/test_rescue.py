@@ -1,0 +1,176 @@
+"""At a plateau a watcher says why, races remedies and goes on with the winner; it never stops a training run."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from eureka.doctor.finding import CAUSES
+from eureka.doctor.proposals import PROPOSED
+from eureka.errors import RequestError
+from eureka.forks.given import Given
+from eureka.integrations.monitor import Monitor
+from eureka.integrations.rescue import Rescue, RescueRecord
+from eureka.racing.remedies import CATALOGUE
+
+
+class ByHand(nn.Module):
+    """Attention that is written out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(self.q(x) @ self.k(x).transpose(-1, -2), dim=-1) @ self.v(x)  # type: ignore[no-any-return]
+
+
+class Branching(ByHand):
+    """It calls the fused function only if it is told to."""
+
+    def __init__(self, fused: bool) -> None:
+        super().__init__()
+        self.fused = fused
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.fused:
+            return F.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x))
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("model", [ByHand(), Branching(fused=False), nn.Linear(8, 8)])
+def test_a_model_that_cannot_be_probed_is_trained_on_with_one_warning(model: nn.Module, caplog: Any) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with caplog.at_level(logging.WARNING, "eureka"), Monitor(model, every=1) as monitor:
+        for step in range(4):
+            optimizer.zero_grad()
+            loss = model(torch.randn(2, 5, 8)).square().mean()
+            loss.backward()
+            optimizer.step()
+            monitor.update(step, loss.item())
+    assert len(caplog.records) == 1
+    assert "the loss is watched" in caplog.text
+    assert monitor.records == []
+
+
+def slow(lr: float = 1e-6) -> tuple[nn.Module, torch.optim.Optimizer, dict[str, Any]]:
+    """A classifier that could learn at once, at a rate far too small for it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 4))
+    teacher = torch.randn(8, 4)
+    inputs = [torch.randn(64, 8) for _ in range(40)]
+    batches = [(x, (x @ teacher).argmax(dim=1)) for x in inputs]
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+
+    def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    return model, optimizer, {"model": model, "batches": batches, "loss": loss, "optimizer": optimizer}
+
+
+def watched(mode: str, folder: Path, monitor_only: bool = False) -> tuple[Monitor, nn.Module, list[dict[str, float]]]:
+    """Monitor told of a flat loss, so that a plateau is entered."""
+    model, _, given = slow(0.01)
+    logged: list[dict[str, float]] = []
+    monitor = Monitor(
+        model,
+        every=None,
+        rescue=mode,
+        given=lambda: given,
+        folder=folder,
+        share=20.0,
+        log=lambda scalars, step: logged.append(scalars),
+    )
+    for step in range(130):
+        monitor.update(step, 1.5)
+    return monitor, model, logged
+
+
+def test_advice_names_a_cause_and_leaves_the_model_bit_for_bit(tmp_path: Path) -> None:
+    fresh = slow(0.01)[0].state_dict()
+    monitor, model, logged = watched("advise", tmp_path)
+    (record,) = monitor.rescue.records
+    assert record.causes[0] in CAUSES
+    assert record.advice
+    assert not record.verdict
+    assert all(torch.equal(value, fresh[name]) for name, value in model.state_dict().items())
+    assert any("eureka/rescue_applied" in one for one in logged)
+
+
+def test_a_race_says_what_helps_and_changes_nothing(tmp_path: Path) -> None:
+    fresh = slow(0.01)[0].state_dict()
+    monitor, model, _ = watched("race", tmp_path)
+    (record,) = monitor.rescue.records
+    assert record.race_steps > 0
+    assert record.winner
+    assert not record.applied
+    assert all(torch.equal(value, fresh[name]) for name, value in model.state_dict().items())
+
+
+def test_apply_goes_on_with_the_winner_and_keeps_a_checkpoint_from_before(tmp_path: Path) -> None:
+    fresh = slow(0.01)[0].state_dict()
+    monitor, model, _ = watched("apply", tmp_path)
+    (record,) = monitor.rescue.records
+    assert record.winner.startswith("rate_x"), record
+    assert record.applied
+    before = torch.load(record.checkpoint, weights_only=True)
+    assert all(torch.equal(value, fresh[name]) for name, value in before["model"].items())
+    assert any(not torch.equal(value, fresh[name]) for name, value in model.state_dict().items())
+    assert record.winner in record.sentence
+
+
+def test_what_lasts_of_a_remedy_is_in_force_again_after_a_checkpoint_is_loaded(tmp_path: Path) -> None:
+    model, optimizer, given = slow(0.01)
+    rescue = Rescue("apply", lambda: Given(**given), folder=tmp_path)
+    kept = RescueRecord(step=9, causes=("healthy",), winner="rate_x10", applied=True)
+    rescue.load_state_dict({"records": [{**vars(kept), "causes": ["healthy"]}]})
+    before = [one.detach().clone() for one in model.parameters()]
+    for one in model.parameters():
+        one.grad = torch.ones_like(one)
+    optimizer.step()
+    moved = [(a - b).abs().max().item() for a, b in zip(before, model.parameters(), strict=True)]
+    assert moved == pytest.approx([0.1] * len(moved), rel=1e-4)
+    assert rescue.records == [kept]
+
+
+def test_a_rescue_that_fails_ends_itself_and_not_the_run(tmp_path: Path, caplog: Any) -> None:
+    def broken() -> Any:
+        raise ValueError("no data here")
+
+    rescue = Rescue("race", broken)
+    with caplog.at_level(logging.WARNING, "eureka"):
+        first, second = rescue.at_plateau(100), rescue.at_plateau(900)
+    assert first is not None
+    assert "no data here" in first.failed
+    assert second is None
+    assert len(caplog.records) == 1
+
+
+def test_a_race_keeps_within_its_share_of_the_steps(tmp_path: Path) -> None:
+    _, _, given = slow(0.01)
+    rescue = Rescue("race", lambda: Given(**given), share=0.5)
+    record = rescue.at_plateau(50)
+    assert record is not None
+    assert "too little" in record.verdict
+    more = rescue.at_plateau(1000)
+    assert more is not None
+    assert 0 < more.race_steps <= 500
+
+
+@pytest.mark.parametrize(("arguments", "told"), [({"rescue": "aply"}, "apply"), ({"rescue": "race"}, "needs given")])
+def test_mistakes_are_told_before_training(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(RequestError, match=told):
+        Monitor(nn.Linear(2, 2), every=None, **arguments)
+    with pytest.raises(RequestError, match="folder"):
+        Rescue("apply", lambda: Given(model=nn.Linear(1, 1), batches=[1]))
+
+
+def test_every_proposal_is_a_remedy_for_a_cause_that_exists() -> None:
+    assert set(PROPOSED) <= set(CAUSES)
+    assert {name for names in PROPOSED.values() for name in names} <= {remedy.name for remedy in CATALOGUE}
