@@ -10,6 +10,7 @@ import pytest
 
 from eureka.curves.examination import Examination
 from eureka.curves.following import GrowingLog, Notice, whole_lines
+from tests.curves.layouts import LAYOUTS, Layout
 
 T = np.arange(600)
 LOSS = 2.0 - 1.5 / (1.0 + np.exp(-(T - 300) / 5.0)) + 0.02 * np.random.default_rng(0).standard_normal(600)
@@ -45,6 +46,23 @@ def test_each_event_comes_once_wherever_the_writer_stops_within_a_line(file: Pat
     assert notices[0].plateau.level == pytest.approx(2.0, abs=0.02)
     assert moment.after == pytest.approx(0.5, abs=0.15)  # its tail may still be to come when it is told
     assert looked(log) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[::15], ids=lambda layout: layout.name)
+def test_what_is_told_of_a_growing_log_of_any_format_is_what_hindsight_finds(layout: Layout, tmp_path: Path) -> None:
+    path = layout.write(tmp_path)
+    log, notices = GrowingLog(path, Examination()), []
+    content = path.read_bytes() if path.is_file() else b""
+    for end in (len(content) // 2 + 1, len(content)):
+        if content:
+            path.write_bytes(content[:end])
+        notices += log.look()[0]
+    assert (log.complaint is None) == (layout.refused is None)
+    if layout.refused is None:
+        found = [moment.steepest for finding in log.findings() for moment in finding.eurekas]
+        told = [notice.step for notice in notices if notice.name == "eureka"]
+        assert found
+        assert sorted(told) == pytest.approx(sorted(found), rel=0.01)
 
 
 def test_a_number_that_is_half_written_is_not_read(file: Path, tmp_path: Path) -> None:

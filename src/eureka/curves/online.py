@@ -50,8 +50,15 @@ class Event:
 class OnlineDetector:
     """Finds plateaus and Eureka-moments while training runs: give each loss to `update`, which returns an event or None.
 
-    On planted curves of moderate noise (``python -m benchmarks.detector_quality``) it found 110 of 116 moments, a median of half
-    the drop's length after its true end (three quarters within 1.2 lengths), with 5 false alarms in 225 curves, at 8 µs a point.
+    On planted curves of moderate noise (``python -m benchmarks.detector_quality --curves 12``) it found 31 of 35 moments, a
+    median of half the drop's length after its true end (three quarters within 1.2 lengths), with 1 false alarm in 54 curves, at
+    8 µs a point on an idle core. Plateaus, beside those that `find_plateaus` sees in hindsight
+    (``python -m benchmarks.detector_plateaus --curves 4``):
+
+    - planted curves that rest: 36 of 44 noticed, after a median of 80 points, with 1.0 false alarms in 10,000 points;
+    - planted curves that always go down: 0.7 false alarms in 10,000 points;
+    - eight published curves, 29,088 points: 6 of 11 noticed (delays of 16 to 955 points), no false alarm.
+
     A run of the full detector takes milliseconds, so a point of a log of a few hundred points costs more than one of a long log.
 
     >>> detector, events = OnlineDetector(), []
