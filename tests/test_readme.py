@@ -16,6 +16,16 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SMALL = ["training.steps=30", "training.warmup=5", "training.batch_size=8", "training.validation_samples=32", "model.dim=16"]
 
+STUCK = """
+import torch
+
+def my_function():
+    model = torch.nn.Linear(4, 2)
+    batches = [(x, x[:, :2].argmax(dim=1)) for x in torch.randn(8, 16, 4)]
+    loss = lambda model, batch: torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+    return {"model": model, "batches": batches, "loss": loss, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+"""
+
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
@@ -47,6 +57,7 @@ def test_every_command_of_the_readme_runs(command: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     losses = np.r_[np.full(600, 2.0), np.linspace(2.0, 0.4, 40), np.full(400, 0.4)] + rng.normal(0, 0.02, 1040)
     (tmp_path / "loss.csv").write_text("step,loss\n" + "\n".join(f"{i},{loss:.5f}" for i, loss in enumerate(losses)) + "\n")
+    (tmp_path / "my_module.py").write_text(STUCK)
     done = run_eureka(command, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -84,10 +84,10 @@ def _small_finding(exam: Exam, factor: float, found: Gain, count: int) -> Findin
         explains=0.95,
         evidence=(
             f"At {rate(max(_rates(exam)))} the loss falls by {percent(max(exam.progress.share, 0.0), 2)} in"
-            f" {len(exam.base.losses)} steps; at {number(factor)} times that rate by {percent(found.share, 1)} in {count}.",
+            f" {len(exam.base.losses)} steps; at {factor:,.0f} times that rate by {percent(found.share, 1)} in {count}.",
             f"A step changes the weights by {number(exam.step_size)} of their size; a thousandth is usual.",
         ),
-        advice=f"raise the learning rate about {number(factor)} times.",
+        advice=f"raise the learning rate about {factor:,.0f} times.",
         code=f"for group in optimizer.param_groups: group['lr'] *= {factor:g}",
         numbers={"factor": factor, "gain": found.share, "step_size": exam.step_size},
     )
