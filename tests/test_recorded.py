@@ -84,6 +84,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "run": ["run", "tiles", "--out", run, *sets],
         "probe": ["probe", f"{run}/*"],
         "detect": ["detect", str(folder / "loss.csv")],
+        "diagnose": ["diagnose", str(folder / "loss.csv")],
         "recipes": ["recipes"],
         "fixes": ["fixes"],
         "tasks": ["tasks"],

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import eureka
 from eureka.doctor import diagnose as module
+from eureka.doctor import exam
 from eureka.doctor.diagnose import CHECKS
 from eureka.errors import RequestError
 from eureka.forks.case import take
@@ -30,6 +31,7 @@ class Own(transformers.Trainer):  # type: ignore[misc, name-defined]
 
     seen: list[float]
     count = 0
+    loss_is_scaled_for_ga = False
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **rest: Any) -> Any:
         labels = inputs.pop("labels")
@@ -94,6 +96,7 @@ def of_trainer(trainer: Any) -> tuple[Any, ...]:
 @pytest.fixture(autouse=True)
 def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECKS", CHECKS[:2])
+    monkeypatch.setattr(exam, "STEPS", 6)
 
 
 @pytest.mark.parametrize(("kind", "trained"), [(None, False), (Own, True)])
@@ -113,7 +116,7 @@ def test_a_trainer_is_bit_equal_after_an_interruption(tmp_path: Path) -> None:
 
     class Interrupted(Own):
         def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-            if next(calls) == 30:
+            if next(calls) == 9:
                 raise KeyboardInterrupt
             return super().compute_loss(*args, **kwargs)
 
@@ -141,7 +144,7 @@ def test_training_after_a_diagnosis_is_training_without_one(tmp_path: Path) -> N
     ("kind", "settings"),
     [
         (None, {"gradient_accumulation_steps": 2, "max_grad_norm": 0.1}),
-        (Own, {"gradient_accumulation_steps": 2, "max_grad_norm": 0.1}),
+        (Own, {"gradient_accumulation_steps": 2, "max_grad_norm": 0.0, "optim": "sgd", "learning_rate": 0.1}),
         (None, {"label_smoothing_factor": 0.2, "weight_decay": 0.3}),
         (None, {"bf16": True, "max_grad_norm": 0.0}),
     ],
@@ -189,6 +192,7 @@ def test_a_rate_that_says_nothing_about_the_run_is_replaced_and_told(
 
 def test_a_rate_that_is_far_too_small_is_found_in_a_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECKS", [check for check in CHECKS if check.name in ("movement", "rate")])
+    monkeypatch.setattr(exam, "STEPS", 24)
     found = eureka.diagnose(make_trainer(tmp_path, learning_rate=1e-8, lr_scheduler_type="constant"))
     assert found.cause == "lr_too_small"
     assert "1e-8" in found.findings[0].evidence[0]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import eureka
-from eureka.doctor import diagnose
+from eureka.doctor import diagnose, exam
 from eureka.doctor.diagnose import CHECKS
 from eureka.errors import RequestError
 from eureka.forks.given import hand_over
@@ -97,6 +97,7 @@ def fit(module: Any, data: Any, folder: Path, **more: Any) -> Any:
 @pytest.fixture(autouse=True)
 def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnose, "CHECKS", CHECKS[:2])
+    monkeypatch.setattr(exam, "STEPS", 6)
 
 
 @pytest.mark.parametrize("form", FORMS)

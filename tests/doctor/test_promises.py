@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import math
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 import eureka
 from eureka.doctor import diagnose as module
+from eureka.doctor import exam
 from eureka.doctor.diagnose import CHECKS, Check
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Diagnosis, Finding
@@ -30,6 +34,7 @@ FEW = CHECKS[:2]
 @pytest.fixture(autouse=True)
 def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECKS", FEW)
+    monkeypatch.setattr(exam, "STEPS", 6)
 
 
 def of(run: Run, **more: Any) -> Diagnosis:
@@ -39,6 +44,7 @@ def of(run: Run, **more: Any) -> Diagnosis:
 
 def test_everything_is_bit_equal_after_all_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECKS", CHECKS)
+    monkeypatch.setattr(exam, "STEPS", 24)
     run = make_run()
     before = digest(*run.all)
     of(run)
@@ -80,7 +86,7 @@ def test_a_step_of_the_users_own_with_a_scheduler_is_left_as_it_was() -> None:
     assert digest(*run.all, scheduler.state_dict()) == before
 
 
-@pytest.mark.parametrize("after", [2, 40])
+@pytest.mark.parametrize("after", [2, 9])
 def test_everything_is_bit_equal_when_the_user_interrupts(after: int) -> None:
     run = make_run()
     before = digest(*run.all)
@@ -92,8 +98,8 @@ def test_everything_is_bit_equal_when_the_user_interrupts(after: int) -> None:
 
 
 def test_a_check_that_fails_says_so_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(exam: Exam) -> Iterator[Finding]:
-        exam.case.fork().model.zero_grad()
+    def fails(given: Exam) -> Iterator[Finding]:
+        given.case.fork().model.zero_grad()
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr(module, "CHECKS", (FEW[0], Check("planted", fails, 0), *FEW[1:]))
@@ -105,6 +111,32 @@ def test_a_check_that_fails_says_so_and_the_others_go_on(monkeypatch: pytest.Mon
     assert told == [check.name for check in found.checks] == [FEW[0].name, "planted", *(check.name for check in FEW[1:])]
     assert "planted was not checked: ZeroDivisionError: planted" in str(found)
     assert digest(*run.all) == before
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import torch
+import eureka
+from tests.doctor.runs import loss, make_run
+
+run, folder = make_run(), Path(sys.argv[1])
+torch.save({"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict()}, folder / "checkpoint.pt")
+eureka.diagnose(run.model, run.loader, loss=loss, optimizer=run.optimizer, on_check=lambda name: print(name, flush=True))
+"""
+
+
+def test_a_process_that_is_killed_in_the_middle_leaves_every_file_as_it_was(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline().decode().strip() for _ in range(3)] == [check.name for check in CHECKS[:3]]
+        before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.rglob("*")}
+        process.kill()
+    assert [path.name for path in before] == ["checkpoint.pt"]
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.rglob("*")} == before
+    assert set(torch.load(tmp_path / "checkpoint.pt")) == {"model", "optimizer"}
 
 
 def test_no_check_begins_after_the_budget() -> None:
