@@ -59,7 +59,10 @@ KINDS = {
     "induction": Kind(
         recipe="small/induction", changes={"model.name": "hf_gpt2", "model.depth": 2, "model.heads": 1}, before=400, most=6000
     ),
-    "rate": Kind(recipe="digits", changes={"training.lr": 1e-5, "attention.name": "norm_softmax"}, before=200, most=4000),
+    "rate": Kind(
+        recipe="tiles", changes={"training.lr": 3e-5, "model.start": "clear_positions", "attention.name": "norm_softmax"},
+        before=200, most=4000,
+    ),
     "positions": Kind(
         recipe="tiles", changes={"training.lr": 1e-3, "model.position_init_scale": 0.1, "attention.name": "norm_softmax"},
         before=600, most=4000,

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from eureka.forks.case import Case, Fork
-from eureka.forks.inputs import inputs_of
+from eureka.forks.case import Fork
+from eureka.forks.inputs import seen_inputs
 from eureka.forks.parking import Parking, size_of, tensors_of
 from eureka.forks.state import KeptState
 
@@ -117,24 +117,23 @@ def test_a_kept_state_goes_into_the_same_objects(files: bool) -> None:
 
 
 class Two(nn.Module):
-    def forward(self, words: Any, mask: Any = None, **more: Any) -> torch.Tensor:
-        raise AssertionError("the forward pass is not carried out")
+    def forward(self, words: Any, mask: Any = None, **more: Any) -> Any:
+        return words
 
 
-def test_the_inputs_of_a_model_are_seen_without_running_it() -> None:
-    case = Case(model=Two(), batches=[7], optimizer=None, loss=None, step=None)  # type: ignore[arg-type]
-    fork = Fork(case.model, None)  # type: ignore[arg-type]
+def test_what_a_model_is_called_with_is_seen() -> None:
+    def seen(*calls: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+        model = Two()
+        with seen_inputs(model) as found:
+            for args, kwargs in calls:
+                model(*args, **kwargs)
+        model(0)
+        return found.as_one()
 
-    def seen(loss: Any) -> Any:
-        from dataclasses import replace
-
-        return inputs_of(replace(case, loss=loss), fork)
-
-    assert seen(lambda model, batch: model(batch)) == 7
-    assert seen(lambda model, batch: model(batch, 8)) == {"words": 7, "mask": 8}
-    assert seen(lambda model, batch: model(words=batch, labels=9)) == {"words": 7, "labels": 9}
-    assert seen(lambda model, batch: torch.zeros(())) is None
-    assert not case.model._forward_pre_hooks
+    assert seen(((7,), {})) == 7
+    assert seen(((7, 8), {})) == {"words": 7, "mask": 8}
+    assert seen(((), {"words": 7, "labels": 9}), ((1,), {})) == {"words": 7, "labels": 9}
+    assert seen() is None
 
 
 LIMITED = """

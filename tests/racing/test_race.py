@@ -78,6 +78,17 @@ def _shuffled(data: torch.Tensor) -> DataLoader[Any]:
     return DataLoader(data, batch_size=16, shuffle=True, generator=torch.Generator().manual_seed(1))  # type: ignore[arg-type]
 
 
+def test_a_function_that_trains_the_users_own_model_is_refused_and_put_back() -> None:
+    run = reader()
+    before = everything(run)
+    told = "the function that was given trains your own model"
+    with pytest.raises(RequestError, match=told):
+        eureka.race(run.model, run.batches, loss=lambda model, batch: run.loss(run.model, batch), optimizer=run.optimizer)
+    with pytest.raises(RequestError, match=told):
+        eureka.race(run.model, run.batches, step=lambda model, optimizer, batch: run.train(batch), optimizer=run.optimizer)
+    assert_equal(before, everything(run))
+
+
 def test_the_order_of_a_data_loader_is_left_as_it_was() -> None:
     run = reader()
     data = torch.cat(run.batches)

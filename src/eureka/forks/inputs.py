@@ -1,52 +1,48 @@
-"""What a model is called with on a batch, by watching the user's own loss or step."""
+"""What a model is called with, seen while it is trained."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import nn
 
-from eureka.forks.case import Case, Fork, seeded
+
+class Inputs:
+    """The arguments of the first call of a model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._call: tuple[tuple[Any, ...], Mapping[str, Any]] | None = None
+
+    def see(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A hook; the first call counts."""
+        self._call = self._call or (args, dict(kwargs))
+
+    def as_one(self) -> Any:
+        """One tensor, or a mapping of all arguments by name; None if the model was not called itself."""
+        if self._call is None:
+            return None
+        args, kwargs = self._call
+        if len(args) == 1 and not kwargs:
+            return args[0]
+        signature = inspect.signature(self._model.forward)
+        kinds = {parameter.kind: name for name, parameter in signature.parameters.items()}
+        if args and inspect.Parameter.VAR_POSITIONAL in kinds:
+            return None
+        bound = signature.bind(*args, **kwargs).arguments
+        more = bound.pop(kinds.get(inspect.Parameter.VAR_KEYWORD, ""), {})
+        return {**bound, **more}
 
 
-class _CalledError(Exception):
-    """The model was called; nothing more needs to be computed."""
-
-
-def inputs_of(case: Case, fork: Fork) -> Any:
-    """What the model is given on the first batch: one tensor, or a mapping of all arguments; None if it is not called itself.
-
-    The forward pass is not carried out, so nothing changes.
-    """
-    found: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-    def look(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        found.append((args, kwargs))
-        raise _CalledError
-
-    handle = fork.model.register_forward_pre_hook(look, with_kwargs=True, prepend=True)
+@contextmanager
+def seen_inputs(model: nn.Module) -> Iterator[Inputs]:
+    """While inside, keep what the model is first called with."""
+    found = Inputs(model)
+    handle = model.register_forward_pre_hook(found.see, with_kwargs=True)
     try:
-        with seeded(), torch.no_grad():
-            if case.loss is None:
-                case.train(fork, case.batches[0])
-            else:
-                case.loss_of(fork.model, case.batches[0])
-    except _CalledError:
-        pass
+        yield found
     finally:
         handle.remove()
-    return _as_one(fork.model, *found[0]) if found else None
-
-
-def _as_one(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) == 1 and not kwargs:
-        return args[0]
-    signature = inspect.signature(model.forward)
-    kinds = {parameter.kind: name for name, parameter in signature.parameters.items()}
-    if args and inspect.Parameter.VAR_POSITIONAL in kinds:
-        return None
-    bound = signature.bind(*args, **kwargs).arguments
-    more = bound.pop(kinds.get(inspect.Parameter.VAR_KEYWORD, ""), {})
-    return {**bound, **more}

@@ -16,9 +16,10 @@ from torch.optim import Optimizer
 from eureka.errors import RequestError
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case
 from eureka.forks.given import hand_over
-from eureka.forks.inputs import inputs_of
+from eureka.forks.inputs import seen_inputs
 from eureka.forks.parking import Parked, Parking, empty, size_of
 from eureka.forks.state import KeptState
+from eureka.forks.untouched import Untouched
 from eureka.formats import plural
 from eureka.racing.contender import Contender
 from eureka.racing.race import WAIT, Prize, Race
@@ -109,7 +110,7 @@ class _Running:
         for contender in [self.wait, *self.remedies]:
             stack.callback(contender.end)
         self.inputs: Any = None
-        self.taken, self.most = 0, 0
+        self.taken, self.most = 0, total(rungs(len(self.remedies), steps))
 
     def _come_home(self, home: Parked) -> None:
         """Bring the user's weights back; what an error refers to may have to be freed first."""
@@ -122,7 +123,7 @@ class _Running:
     def run(self) -> None:
         """Rung after rung, until one has leapt, waiting is enough, or the steps are used up."""
         self.wait.begin(self._fork, self.parking)
-        self._know_inputs()
+        self._first_step()
         for contender in self.remedies:
             contender.begin(self._fork, self.parking)
         plan = rungs(sum(one.running for one in self.remedies), self.steps)
@@ -139,6 +140,18 @@ class _Running:
             for one in left:
                 if len(one.losses) < rung.until and one.running:
                     one.end()
+
+    def _first_step(self) -> None:
+        """A step of the run as it is: what the model is called with; and that the user's own model is left alone."""
+        assert self.wait.parked is not None
+        untouched = Untouched(self.user) if self.home is None else None  # if it is elsewhere, a step on it fails
+        try:
+            with seen_inputs(self.wait.parked.fork.model) as seen:
+                self._turn(self.wait, 1)
+            self.inputs = seen.as_one()
+        finally:
+            if untouched is not None:
+                untouched.check()
 
     def _turn(self, contender: Contender, until: int) -> None:
         contender.turn(self.case, until, self.parking, self.seed, self._look)
@@ -193,13 +206,6 @@ class _Running:
                 empty(fork)  # the user's own weights need the room
                 raise
         return fork
-
-    def _know_inputs(self) -> None:
-        """What the model is called with; remedies that rescale it need it."""
-        assert self.wait.parked is not None
-        fork = self.wait.parked.wake()
-        self.inputs = inputs_of(self.case, fork)
-        self.wait.parked = self.parking.park(fork)
 
     def _parking(self, one_copy: bool) -> Parking:
         """Where forks wait for their turns, and why there."""
