@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from eureka.doctor.diagnose import diagnose_given
+from eureka.doctor.diagnose import diagnose
 from eureka.doctor.finding import Diagnosis
 from eureka.errors import RequestError, UnknownNameError
 from eureka.files import make_folder, write_whole
@@ -104,7 +104,7 @@ class Rescue:
 
     def _rescue(self, record: RescueRecord) -> RescueRecord:
         given = self.given()
-        found = diagnose_given(given)
+        found = diagnose(given)
         record = replace(record, causes=tuple(one.cause for one in found.findings), advice=found.findings[0].advice)
         if self.mode == "advise":
             return record
