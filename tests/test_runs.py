@@ -40,6 +40,7 @@ CONFIG = StoredConfig(
 )
 OUTCOME = Outcome("stopped_early", 800, 1.5, 8000, 600, 575, (Leap(0, 575, 600),), 0.1, 0.98)
 LINE = Metrics(25, 2.0, 0.1, 1.9, 0.2, 3e-4)
+LATER = Metrics(50, 1.8, 0.2, 1.7, 0.3, 3e-4)
 PROBE = ProbeRecord(50, [SiteRecord(0, "blocks.0", {"entropy": [0.5, 0.25]})])
 READING = LinearProbe(
     site="a", layer=0, head=None, representation="block", answer="x", accuracy=0.5, chance=0.5, bits=1.0, uniform_bits=1.0
@@ -94,10 +95,10 @@ def test_a_log_goes_on_after_what_its_checkpoint_knew_and_leaves_out_a_torn_line
     log.open(0)
     log.append(LINE)
     known = log.size
-    log.append(LINE)
+    log.append(LATER)
     with folder.metrics_file.open("ab") as file:
         file.write(b'{"step": 7')
-    assert folder.metrics() == [LINE, LINE]
+    assert folder.metrics() == [LINE, LATER]
     log.open(known)
     assert folder.metrics() == [LINE] == read_lines(folder.metrics_file, Metrics, known)
 

@@ -1,5 +1,5 @@
 """``python -m eureka`` is the command line."""
 
-from eureka.cli.main import main
+from eureka.cli.start import main
 
 main()

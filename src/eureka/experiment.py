@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import platform
 import sys
 from collections.abc import Callable, Iterable
@@ -179,7 +180,7 @@ def _train(
     torch.use_deterministic_algorithms(config.training.deterministic, warn_only=True)
     task, model = _assemble(config)
     start = rescale(config, task, model)
-    loop = Loop(model, task, config.training, folder, on_log if replicas.first else None, replicas)
+    loop = Loop(model, task, config.training, folder, on_log if replicas.first else None, replicas, config.digest())
     if replicas.first:
         folder.write_config(StoredConfig(config.to_json()))
         if origin is not None and folder.origin() is None:
@@ -215,9 +216,13 @@ def _outcome(loop: Loop, status: Status) -> Outcome:
         eureka_step=progress.leap.step if progress.leap else None,
         onset_step=progress.leap.onset if progress.leap else None,
         moments=tuple(progress.leaps()),
-        final_loss=last.validation_loss if last else None,
-        final_accuracy=last.validation_accuracy if last else None,
+        final_loss=_finite(last.validation_loss) if last else None,
+        final_accuracy=_finite(last.validation_accuracy) if last else None,
     )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def environment() -> dict[str, str]:

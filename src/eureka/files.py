@@ -62,6 +62,8 @@ def locked(path: Path, busy: str | None = None) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
+    if path.is_symlink():
+        raise WorkError(f"cannot lock {path}: it is a link; remove it.")
     lock = FileLock(path, timeout=-1 if busy is None else 0)
     try:
         lock.acquire()

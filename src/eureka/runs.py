@@ -20,6 +20,7 @@ done: step 0 is the model as it was initialised. No torch is needed to read a ru
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,6 +66,10 @@ class Metrics:
     validation_accuracy: Number
     lr: float
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; a value that is not finite becomes None."""
+        return _plain(asdict(self))  # type: ignore[no-any-return]
+
 
 @dataclass(frozen=True)
 class Leap:
@@ -94,7 +99,8 @@ class Outcome:
     final_accuracy: float | None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"moments": [asdict(leap) for leap in self.moments]}
+        """Plain lists and numbers; a value that is not finite becomes None."""
+        return _plain(asdict(self))  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -315,6 +321,8 @@ class StoredConfig:
         return int(self.flat["training.steps"])
 
 
+WRITTEN = ("metrics.jsonl", "attention.jsonl", "attention", "checkpoints", "tensorboard", "worker.log", ".lock")
+"""What a run opens or empties in place; every other file is written beside it and renamed, which replaces a link."""
 NEEDED: dict[str, type | tuple[type, ...]] = {
     "task.name": str,
     "attention.name": str,
@@ -393,7 +401,7 @@ class RunFolder:
 
     def metrics(self) -> list[Metrics]:
         """All logged lines; a last line that was torn by a kill is left out."""
-        return read_lines(self.metrics_file, Metrics)
+        return read_metrics(self.metrics_file)
 
     def attention(self) -> list[ProbeRecord]:
         """All lines about attention; a last line that was torn by a kill is left out."""
@@ -436,7 +444,16 @@ class RunFolder:
         write_whole(file, array)
 
     def create(self) -> None:
+        self.check_links()
         make_folder(self.checkpoints)
+
+    def check_links(self) -> None:
+        """Refuse a run folder in which a link leads elsewhere: what is written or deleted here is in here."""
+        for name in WRITTEN:
+            if (self.path / name).is_symlink():
+                raise DamagedRunError(
+                    f"{self.path / name} is a link, and a run writes and deletes only in its own folder; remove the link."
+                )
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -510,8 +527,7 @@ class RecordLog:
 
     def append(self, record: Metrics | ProbeRecord) -> None:
         """Write one line."""
-        content = record.to_json() if isinstance(record, ProbeRecord) else asdict(record)
-        line = json.dumps(content).encode() + b"\n"
+        line = json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
         if self.writes:
             self._write(line)
         self.size += len(line)
@@ -531,6 +547,18 @@ def read_lines(path: Path, kind: type[T], size: int | None = None) -> list[T]:
     except FileNotFoundError:
         return []
     return [_parsed(line, kind, f"{path}: line {number}") for number, line in enumerate(lines[:-1], start=1)]
+
+
+def read_metrics(path: Path, size: int | None = None) -> list[Metrics]:
+    """The lines of a log of metrics, whose steps must rise."""
+    lines = read_lines(path, Metrics, size)
+    for place, (before, line) in enumerate(itertools.pairwise(lines), start=2):
+        if line.step <= before.step:
+            raise DamagedRunError(
+                f"{path}: line {place} is of step {line.step} and comes after step {before.step}; move the run folder away to"
+                " start again."
+            )
+    return lines
 
 
 def _parsed(content: bytes, kind: type[T], where: str) -> T:

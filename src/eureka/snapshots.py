@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from eureka.probes.attention import AttentionProbe
 from eureka.probes.linear import linear_probes
 from eureka.runs import ProbeRecord, Readings, RunFolder
 from eureka.tasks.task import Batch, Task
-from eureka.training.checkpoint import checkpoint_before, checkpoint_step, load_checkpoint
+from eureka.training.checkpoint import checkpoint_before, checkpoint_step, load_checkpoint, read_checkpoint
 from eureka.training.config import TrainingConfig
 from eureka.training.optimiser import QueryKeyRate, learning_rate, make_optimiser, set_learning_rate
 
@@ -64,15 +63,15 @@ def trained_snapshot(folder: RunFolder, file: Path | None = None) -> Snapshot:
 
 def _checkpoint(folder: RunFolder, file: Path | None) -> dict[str, Any] | None:
     """What a checkpoint holds, by default the newest; None where there is none yet."""
-    try:
-        return torch.load(file, map_location="cpu", weights_only=True) if file else load_checkpoint(folder.checkpoints)
-    except (OSError, RuntimeError, pickle.UnpicklingError):
-        raise WorkError(f"{file} is not a checkpoint of a run, or it is damaged.") from None
+    return read_checkpoint(file) if file else load_checkpoint(folder.checkpoints)
 
 
 def _at(state: dict[str, Any], initial: Snapshot) -> Snapshot:
-    initial.model.load_state_dict(state["model"])
-    step = int(state["step"])
+    try:
+        initial.model.load_state_dict(state["model"])
+        step = int(state["step"])
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
+        raise WorkError("the checkpoint does not hold the weights of this run's model; it belongs to another run.") from None
     for module in initial.model.modules():
         if callable(advance := getattr(module, "advance", None)):
             advance(step)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eureka.cli.main import main
+from eureka.cli.start import main
 
 
 def eureka(*arguments: str, cwd: Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -1054,9 +1055,9 @@ def test_positions_are_rescaled_although_the_softmax_is_out_of_reach() -> None:
     start = eureka.clear_start(model, ids())
     assert changed(model, before) == {"places.weight"}
     assert ratios_at_home(model, ids()) == pytest.approx([1.0], rel=0.01)
-    assert start.notes == (
-        "the logits of blocks.0 and blocks.1 are as they were: each computes the softmax of attention by itself.",
-    )
+    (note,) = start.notes
+    assert note.startswith("the logits of blocks.0 and blocks.1 are as they were: each computes the softmax of attention by")
+    assert re.search(r"\(test_clear_start\.py:\d+\)\.$", note)  # where it does so
     message = refusal(model, ids(), positions=None)
     assert message == "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 computes the softmax of attention by itself."
 

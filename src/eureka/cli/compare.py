@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, listed
-from eureka.cli.run_study import Advice, BudgetOption, OnOption, WorkersOption, run_study
+from eureka.cli.run_study import (
+    MOST_RUNS,
+    Advice,
+    BudgetOption,
+    MaxRunsOption,
+    OnOption,
+    WorkersOption,
+    run_study,
+)
 from eureka.cli.until_sure import how_to_decide, run_until_sure
 from eureka.errors import RequestError, UnknownNameError
 
@@ -40,6 +49,7 @@ def compare(
     on: OnOption = DEFAULT_PLACE,
     workers: WorkersOption = None,
     budget: BudgetOption = None,
+    max_runs: MaxRunsOption = MOST_RUNS,
     until_sure: Annotated[
         bool, typer.Option("--until-sure", help="Add seeds in rounds until each verdict against softmax is decided.")
     ] = False,
@@ -60,7 +70,7 @@ def compare(
     settings = [*(changes or []), *(["training.deterministic=false"] if fast else [])]
 
     def plan(seeds: int) -> Study:
-        return _study(recipe, fix, start, seeds, lr, out, settings)
+        return _study(recipe, fix, start, seeds, lr, out, settings, max_runs)
 
     def advise(summary: Summary, pool: Pool) -> Advice | None:
         options = {"fix": fix, "start": start, "lr": lr, "out": out, "set": changes, "fast": fast, "on": on, "workers": workers}
@@ -85,10 +95,19 @@ def _command(recipe: str, options: Mapping[str, Any]) -> str:
     return shlex.join([*words, "--until-sure"])
 
 
-def _study(recipe: str, fix: str, start: str | None, seeds: int, lr: str | None, out: Path | None, changes: list[str]) -> Study:
+def _study(
+    recipe: str,
+    fix: str,
+    start: str | None,
+    seeds: int,
+    lr: str | None,
+    out: Path | None,
+    changes: list[str],
+    most: int,
+) -> Study:
     from eureka.attention.registry import FIXES
     from eureka.recipes import recipe as find_recipe
-    from eureka.study.plan import Study
+    from eureka.study.plan import LARGEST_COUNT, Study, check_count
 
     base = find_recipe(recipe).but(assignments(changes))
     names = listed("--fix", fix, str)
@@ -99,7 +118,8 @@ def _study(recipe: str, fix: str, start: str | None, seeds: int, lr: str | None,
         if not 0 < rate < float("inf"):
             raise RequestError(f"--lr {rate:g}: a learning rate must be above 0.")
     starts = {} if start is None else {"model.start": _starts(start)}
-    grid = {"training.seed": range(seeds), "training.lr": rates, **starts, "attention.name": names}
+    grid = {"training.seed": range(min(seeds, LARGEST_COUNT)), "training.lr": rates, **starts, "attention.name": names}
+    check_count(math.prod(map(len, grid.values())), most)
     return Study.over(base, grid, out or Path("runs") / recipe, recipe)
 
 

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -57,9 +55,8 @@ for name, verbs in (("tasks", tasks), ("data", data), ("bench", bench)):
     app.add_typer(verbs, name=name)
 
 
-def main() -> NoReturn:
-    """Run the command line and exit."""
-    signal.signal(signal.SIGTERM, _terminate)
+def run_command() -> int:
+    """Run the command line; the exit code. `Stopped` is passed on."""
     try:
         code = app(standalone_mode=False)
     except RequestError as error:
@@ -68,12 +65,10 @@ def main() -> NoReturn:
         code = _say(str(error), 1)
     except USAGE_ERROR as error:
         code = _say(_usage(error), 2)
-    except (KeyboardInterrupt, typer.Abort):
-        code = _say("interrupted; run the same command again to go on.", 130)
     except BrokenPipeError:  # the reader of our output went away, as in `eureka fixes | head -1`
         sys.stderr.close()
         code = 141
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _say(message: str, code: int) -> int:
@@ -86,7 +81,3 @@ def _usage(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" See '{context.command_path} --help'." if context is not None else ""
     return message + ("" if message.endswith((".", "?")) else ".") + hint
-
-
-def _terminate(signum: int, _frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + signum)  # an exception, so that everything on the way is closed in order

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eureka.cli.options import as_json, print_json
+from eureka.cli.signals import Stopped
 from eureka.errors import RequestError
 from eureka.formats import duration, plural
 
@@ -29,6 +30,8 @@ OnOption = Annotated[
 ]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Runs at a time, locally. [default: one for each core]")]
 BudgetOption = Annotated[str | None, typer.Option("--budget", metavar="TIME", help="Stop after this long, as in 90s, 45m or 2h.")]
+MaxRunsOption = Annotated[int, typer.Option("--max-runs", metavar="N", min=1, help="Refuse a study of more runs than that.")]
+MOST_RUNS = 10_000
 Advise = Callable[["Summary", "Pool"], "Advice | None"]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -66,6 +69,8 @@ def run_study(
     from eureka.study.pool import check_failures
 
     end, pool = time.monotonic() + seconds(budget), make_pool(on, workers)
+    for study in studies:
+        sys.stderr.write(f"{plural(len(study.configs), 'run')} in {study.folder}.\n")
     folders = [study.prepare() for study in studies]
     documents: list[dict[str, Any]] = []
     failures: list[Failure] = []
@@ -126,7 +131,7 @@ def bring_to_end(pool: Pool, folders: Sequence[RunFolder], limit: float, headlin
     try:
         with StudyDisplay(folders, headline) as display:
             return pool.run(folders, display, limit)
-    except (KeyboardInterrupt, SystemExit):
+    except Stopped:
         sys.stderr.write(f"{_finished(folders)} of {len(folders)} runs are finished; the others have kept their checkpoints.\n")
         raise
 

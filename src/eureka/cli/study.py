@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eureka.cli.options import JsonOption, print_json
-from eureka.cli.run_study import BudgetOption, OnOption, WorkersOption, run_study
+from eureka.cli.run_study import MOST_RUNS, BudgetOption, MaxRunsOption, OnOption, WorkersOption, run_study
 from eureka.errors import RequestError
 from eureka.formats import fixed
 
@@ -31,6 +31,7 @@ def study(
     on: OnOption = "local",
     workers: WorkersOption = None,
     budget: BudgetOption = None,
+    max_runs: MaxRunsOption = MOST_RUNS,
     json: JsonOption = False,
 ) -> None:
     """Carry out the study that a file describes, or complete what is missing of it; or look at one while it runs.
@@ -46,7 +47,7 @@ def study(
     from eureka.study.plan import read_plans
 
     path = Path(what)
-    plans = read_plans(path, out or Path("runs") / path.stem)
+    plans = read_plans(path, out or Path("runs") / path.stem, max_runs)
     if known is not None:
         _take(known, plans)
     run_study(f"eureka study {path.name}", plans, on=on, workers=workers, budget=budget, json=json)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eureka.config import RunConfig
-from eureka.errors import RequestError, UnknownNameError, WorkError
+from eureka.errors import RequestError, UnknownNameError
 from eureka.files import write_whole
 from eureka.runs import RunFolder
 from eureka.study.plan import Study
@@ -78,10 +78,12 @@ class ForkedStudy(Study):
         """Give a run the checkpoint, and the lines that were logged before it; the loop goes on from there."""
         import torch
 
+        from eureka.training.checkpoint import read_checkpoint
+
         for file, copy in ((self.source.metrics_file, folder.metrics_file), (self.source.attention_file, folder.attention_file)):
             if file.exists():
                 shutil.copyfile(file, copy)
-        state = _read(self.checkpoint)
+        state = read_checkpoint(self.checkpoint) | {"run": config.digest()}
         base = RunConfig.from_json(_config(self.source))
         if config.flat().get("model.start") != base.flat().get("model.start"):
             state["model"] = _rescaled(config, state["model"])
@@ -139,18 +141,6 @@ def _checkpoint(source: RunFolder, at: int | None) -> Path:
         kept = ", ".join(f"{checkpoint_step(file):,}" for file in files)
         raise RequestError(f"--at {at}: {source.path} has checkpoints of the steps {kept} only.")
     return before[-1]
-
-
-def _read(checkpoint: Path) -> dict[str, Any]:
-    import pickle
-
-    import torch
-
-    try:
-        state: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError):
-        raise WorkError(f"{checkpoint} is not a checkpoint of a run, or it is damaged.") from None
-    return state
 
 
 def _rescaled(config: RunConfig, weights: dict[str, Any]) -> dict[str, Any]:

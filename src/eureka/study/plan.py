@@ -20,6 +20,7 @@ Or it names the files of several studies, which are carried out one after the ot
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,10 @@ from eureka.files import make_folder
 from eureka.recipes import recipe as find_recipe
 from eureka.runs import Origin, Outcome, Run, RunFolder, StoredConfig
 
+MOST_RUNS = 10_000
+"""Runs of a study, unless more are asked for."""
+LARGEST_COUNT = 2**62
+"""A range of more seeds than that has no length in Python."""
 KEYS = ("recipe", "set", "variants", "grid")
 """The keys of a study's file."""
 SEVERAL = "studies"
@@ -131,24 +136,30 @@ def origin(recipe: str, config: RunConfig) -> Origin:
     return Origin(recipe, names | others)
 
 
-def read_plans(path: Path, folder: Path) -> list[Study]:
+def check_count(runs: int, most: int) -> None:
+    """Refuse a study of more runs than somebody is likely to mean, before any of them is made."""
+    if runs > most:
+        raise RequestError(f"that is a study of {runs:,} runs, more than {most:,}; allow so many with --max-runs {runs}.")
+
+
+def read_plans(path: Path, folder: Path, most: int = MOST_RUNS) -> list[Study]:
     """The study that a YAML file describes, in the folder; or those that it names, each in a folder below it."""
     plan = _load(path)
     if SEVERAL not in plan:
-        return [_study(plan, path, folder)]
+        return [_study(plan, path, folder, most)]
     files = plan[SEVERAL]
     if len(plan) > 1 or not (isinstance(files, list) and files and all(isinstance(file, str) for file in files)):
         raise RequestError(f"{path}: '{SEVERAL}' must be a list of files, and the only key.")
-    return [read_plan(path.parent / file, folder / Path(file).stem) for file in dict.fromkeys(files)]
+    return [read_plan(path.parent / file, folder / Path(file).stem, most) for file in dict.fromkeys(files)]
 
 
-def read_plan(path: Path, folder: Path) -> Study:
-    """The study that a YAML file describes; every problem is told at once."""
-    return _study(_load(path), path, folder)
+def read_plan(path: Path, folder: Path, most: int = MOST_RUNS) -> Study:
+    """The study that a YAML file describes; every problem is told at once. A study of more than `most` runs is refused."""
+    return _study(_load(path), path, folder, most)
 
 
-def _study(plan: Mapping[str, Any], path: Path, folder: Path) -> Study:
-    problems = [str(UnknownNameError("key of a study", key, KEYS)) for key in plan if key not in KEYS]
+def _study(plan: Mapping[str, Any], path: Path, folder: Path, most: int) -> Study:
+    problems = [str(UnknownNameError("key of a study", str(key), KEYS)) for key in plan if key not in KEYS]
     if "recipe" not in plan:
         problems.append("the key 'recipe' is missing.")
     grid, set_, variants = plan.get("grid") or {}, plan.get("set") or {}, plan.get("variants") or [{}]
@@ -157,32 +168,35 @@ def _study(plan: Mapping[str, Any], path: Path, folder: Path) -> Study:
         raise RequestError(f"{path}: {' '.join(problems)}")
     try:
         recipe = str(plan["recipe"])
+        check_count(len(variants) * math.prod(len(_values(key, given)) for key, given in grid.items()), most)
         return Study.of(find_recipe(recipe), _combinations(set_, variants, grid), folder, recipe)
     except RequestError as error:
         raise RequestError(f"{path}: {error}") from None
 
 
 def _load(path: Path) -> Mapping[str, Any]:
-    import yaml
+    from eureka.study.yaml_file import read_yaml
 
-    try:
-        plan = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not text'}.") from None
-    except yaml.YAMLError as error:
-        raise RequestError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
+    plan = read_yaml(path)
     if not isinstance(plan, Mapping):
         raise RequestError(f"{path} holds no study: expected the keys {', '.join(KEYS)}.")
     return plan
 
 
 def _shape_problems(grid: Any, set_: Any, variants: Any) -> Iterator[str]:
+    for name, given in {"grid": grid, "set": set_}.items():
+        if isinstance(given, Mapping) and not all(isinstance(key, str) for key in given):
+            yield f"the keys of '{name}' must be config keys, such as training.lr."
     if not isinstance(grid, Mapping):
         yield "'grid' must map config keys to lists of values."
     if not isinstance(set_, Mapping):
         yield "'set' must map config keys to values."
-    if not (isinstance(variants, list) and all(isinstance(variant, Mapping) for variant in variants)):
+    if not (isinstance(variants, list) and all(map(_is_variant, variants))):
         yield "'variants' must be a list of maps from config keys to values."
+
+
+def _is_variant(given: Any) -> bool:
+    return isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
 
 
 def _combinations(
@@ -194,9 +208,9 @@ def _combinations(
             yield {**set_, **dict(zip(grid, chosen, strict=True)), **variant}
 
 
-def _values(key: str, given: Any) -> list[Any]:
+def _values(key: str, given: Any) -> Sequence[Any]:
     if key == "training.seed" and isinstance(given, int):
         if given < 1:
             raise RequestError(f"training.seed: {given}: at least one seed is needed.")
-        return list(range(given))
+        return range(min(given, LARGEST_COUNT))
     return given if isinstance(given, list) else [given]

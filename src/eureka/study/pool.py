@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from eureka.errors import WorkError
@@ -18,6 +21,9 @@ from eureka.runs import RunFolder
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 30.0
 """How long a worker may take to write its checkpoint when it is asked to stop."""
+PAUSED_SECONDS = 10.0
+"""How long a worker may be paused before this is told."""
+_log = logging.getLogger(__name__)
 
 Watch = Callable[[Sequence[RunFolder]], None]
 """Is called again and again with the runs at work."""
@@ -49,6 +55,8 @@ class LocalPool:
 
     workers: int = field(default_factory=lambda: available_cores())
     _running: dict[subprocess.Popen[bytes], RunFolder] = field(default_factory=dict)
+    _paused: dict[int, float] = field(default_factory=dict)
+    """by process, since when it is paused; infinite once that was told"""
 
     def run(self, folders: Sequence[RunFolder], watch: Watch | None = None, budget_seconds: float = math.inf) -> list[Failure]:
         """Bring every run to its end, or as far as the budget lasts.
@@ -66,11 +74,13 @@ class LocalPool:
                     watch(list(self._running.values()))
                 time.sleep(POLL_SECONDS)
                 failures += self._collect()
+                self._tell_paused()
         finally:
             self._stop()
         return failures
 
     def _start(self, folder: RunFolder) -> None:
+        folder.check_links()
         # a session of its own: Ctrl-C reaches the parent alone, which then stops its workers in order
         with folder.worker_log.open("wb") as log:
             process = subprocess.Popen(
@@ -91,9 +101,21 @@ class LocalPool:
                 failures.append(Failure(folder, _why(process.returncode, folder)))
         return failures
 
+    def _tell_paused(self) -> None:
+        """Say once of each worker that it has been paused for some time."""
+        now = time.monotonic()
+        for process, folder in self._running.items():
+            if not is_paused(process.pid):
+                self._paused.pop(process.pid, None)
+            elif now - self._paused.setdefault(process.pid, now) > PAUSED_SECONDS:
+                self._paused[process.pid] = math.inf
+                _log.warning("%s: its process is paused; `kill -CONT %d` lets it go on", folder.name, process.pid)
+
     def _stop(self) -> None:
         for process in self._running:
             process.terminate()
+            if is_paused(process.pid):
+                process.send_signal(signal.SIGCONT)  # it saves its state and ends
         deadline = time.monotonic() + PATIENCE_SECONDS
         for process in self._running:
             try:
@@ -102,6 +124,15 @@ class LocalPool:
                 process.kill()
                 process.wait()
         self._running.clear()
+
+
+def is_paused(pid: int) -> bool:
+    """Whether a process was stopped by a signal, as Linux tells; elsewhere it is not known."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] in ("T", "t")
 
 
 def longest_first(folders: Iterable[RunFolder]) -> list[RunFolder]:

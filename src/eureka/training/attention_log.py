@@ -18,6 +18,8 @@ from eureka.training.config import TrainingConfig
 
 MAPS = 20
 """Into how many parts the maps divide a run, at most."""
+HALF = 65504.0
+"""The largest number of half precision."""
 
 
 class AttentionLog:
@@ -73,7 +75,8 @@ class AttentionLog:
         if weights is None:
             return
         buffer = io.BytesIO()
-        np.save(buffer, weights.float().cpu().numpy().astype(np.float16), allow_pickle=False)
+        small = weights.float().clamp(-HALF, HALF).cpu().numpy().astype(np.float16)  # linear attention has no bound
+        np.save(buffer, small, allow_pickle=False)
         self.folder.write_map(step, buffer.getvalue())
 
     def _record(self, record: ProbeRecord) -> None:

@@ -18,7 +18,7 @@ class TrainingConfig(BaseModel):
     """learning rate after warm-up"""
     batch_size: PositiveInt = 256
     """samples a step"""
-    seed: NonNegativeInt = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """decides the initial weights and the training samples"""
     warmup: NonNegativeInt = 200
     """steps over which the learning rate rises from zero"""
@@ -44,7 +44,7 @@ class TrainingConfig(BaseModel):
     """how many steps later than the moment"""
     checkpoint_every: PositiveInt = 200
     """steps between two checkpoints"""
-    threads: PositiveInt = 1
+    threads: Annotated[int, Field(gt=0, le=1024)] = 1
     """processor threads; sums in another order give other last bits, so this is part of the config"""
     device: Literal["cpu", "cuda", "mps"] = "cpu"
     """where to train"""

@@ -17,6 +17,7 @@ from eureka.tasks.task import Batch, Split, Task
 from eureka.training.attention_log import AttentionLog
 from eureka.training.checkpoint import load_checkpoint, save_checkpoint
 from eureka.training.config import TrainingConfig
+from eureka.training.fitting import misfit
 from eureka.training.optimiser import QueryKeyRate, learning_rate, make_optimiser, set_learning_rate
 from eureka.training.progress import Progress
 from eureka.training.replicas import Replicas, join_replicas, map_batch
@@ -28,7 +29,10 @@ DIVERGED = 1_000  # above every signal number: processes agree on the larger of 
 
 
 class Loop:
-    """One run, from its last checkpoint to its end."""
+    """One run, from its last checkpoint to its end.
+
+    digest   of the config: a checkpoint of another one is not gone on from
+    """
 
     def __init__(
         self,
@@ -38,7 +42,9 @@ class Loop:
         folder: RunFolder,
         on_log: Callable[[Metrics], None] | None = None,
         replicas: Replicas | None = None,
+        digest: str = "",
     ) -> None:
+        self.digest = digest
         self.model, self.task, self.config, self.folder = model.to(config.device), task, config, folder
         self.listeners: list[Callable[[Metrics], None]] = [on_log] if on_log else []
         self.replicas = replicas or join_replicas(config.batch_size, config.device)
@@ -60,9 +66,7 @@ class Loop:
         with StopRequest() as stop, self._tensorboard(), self.attention.measuring(self.step):
             started = time.perf_counter()
             while (status := self._ended()) is None:
-                finite = self.train_step()
-                if finite and self._is_time_for(self.config.log_every):
-                    self.log()
+                finite = self._step_and_log()
                 wish = self.replicas.agree(DIVERGED if not finite else stop.signum or 0)
                 if wish == DIVERGED:
                     return "diverged"
@@ -75,6 +79,13 @@ class Loop:
             self._advance()
             self.attention.draw(self.step)
             return status
+
+    def _step_and_log(self) -> bool:
+        """One step, and a line if it is time for one; whether the losses are finite. A decomposition that fails has diverged."""
+        try:
+            return self.train_step() and (not self._is_time_for(self.config.log_every) or self.log())
+        except torch.linalg.LinAlgError:
+            return False
 
     def train_step(self) -> bool:
         """One step; whether its loss is finite."""
@@ -99,14 +110,15 @@ class Loop:
         for operator in self.operators:
             operator.advance(self.step)
 
-    def log(self) -> None:
-        """Validate and write a line of metrics."""
+    def log(self) -> bool:
+        """Validate and write a line of metrics; whether the loss is finite."""
         train_loss, train_accuracy = map(self.replicas.mean, self.progress.means())
         loss, accuracy = self.validate()
         line = Metrics(self.step, train_loss.item(), train_accuracy.item(), loss, accuracy, self.rate(self.step - 1))
         self.progress.record(line)
         for listener in self.listeners:
             listener(line)
+        return math.isfinite(loss)
 
     @torch.no_grad()
     def validate(self) -> tuple[float, float]:
@@ -156,6 +168,7 @@ class Loop:
         if not self.replicas.first:
             return
         state = {
+            "run": self.digest,
             "step": self.step,
             "seconds": self.seconds,
             "model": self.model.state_dict(),
@@ -168,7 +181,7 @@ class Loop:
         save_checkpoint(self.folder.checkpoints, self.step, state, self.progress.onset())
 
     def _resume(self) -> None:
-        state = load_checkpoint(self.folder.checkpoints)
+        state = load_checkpoint(self.folder.checkpoints, self._misfit)
         self.progress.resume(state["progress"] if state else None)
         self.attention.resume(state.get("attention") if state else None)
         if state is None:
@@ -178,3 +191,6 @@ class Loop:
         self.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["data_generator"])
         torch.set_rng_state(state["torch_generator"])
+
+    def _misfit(self, state: dict[str, Any], step: int) -> str | None:
+        return misfit(state, self.digest, step, self.config.steps, self.model, self.optimiser)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from eureka.runs import Leap, Level, Metrics, RecordLog, read_lines
+from eureka.runs import Leap, Level, Metrics, RecordLog, read_metrics
 from eureka.training.leaps import eureka_leap, find_leaps, onset
 
 
@@ -61,7 +61,7 @@ class Progress:
     def resume(self, state: Mapping[str, Tensor | int] | None) -> None:
         """Go on after the lines that a checkpoint knew of; later lines will come again."""
         self.log.open(int(state["bytes"]) if state else 0)
-        self.metrics = read_lines(self.log.path, Metrics, self.log.size)
+        self.metrics = read_metrics(self.log.path, self.log.size)
         if state:
             self.loss.copy_(torch.as_tensor(state["loss"]))
             self.accuracy.copy_(torch.as_tensor(state["accuracy"]))
