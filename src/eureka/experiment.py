@@ -6,14 +6,14 @@ import contextlib
 import math
 import platform
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eureka.config import RunConfig
-from eureka.errors import RequestError
+from eureka.errors import RequestError, WorkError
 from eureka.formats import listing
 from eureka.models.start import STARTS, Start
 from eureka.runs import Metrics, Origin, Outcome, Rescaled, RunFolder, StartRecord, Status, StoredConfig, TaskRecord
@@ -128,8 +128,22 @@ def run(
     check_device(config)
     check_contracts([config])
     replicas = _join(config)
-    with folder.held() if replicas.first else contextlib.nullcontext():
+    with folder.held() if replicas.first else contextlib.nullcontext(), _memory_told():
         return RunResult(folder, _train(config, folder, replicas, on_log, origin))
+
+
+@contextlib.contextmanager
+def _memory_told() -> Iterator[None]:
+    """A config that does not fit into memory is one sentence."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        told = str(error)
+        if isinstance(error, MemoryError) or "allocate" in told or "Storage size calculation overflowed" in told:
+            raise WorkError(
+                f"there is not enough memory for this config; make the model or the batch smaller ({told})."
+            ) from None
+        raise
 
 
 def check_device(config: RunConfig) -> None:

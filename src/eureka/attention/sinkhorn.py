@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
-from pydantic import NonNegativeInt
+from pydantic import Field
 from torch import Tensor
 
 from eureka.attention.checks import checked
@@ -25,7 +26,7 @@ class Sinkhorn(ExplicitOperator):
 
     rows_depend_on_each_other = True
 
-    def __init__(self, *, iterations: NonNegativeInt = 3) -> None:
+    def __init__(self, *, iterations: Annotated[int, Field(ge=0, le=1000)] = 3) -> None:
         super().__init__()
         if iterations < 0:
             raise RequestError(f"iterations must be 0 or more, not {iterations}.")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated
 
@@ -26,6 +27,8 @@ from eureka.errors import EurekaError, RequestError
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # Typer keeps its Click to itself
 
+THE_USERS = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP)
+"""What is wrong with a path that somebody gave."""
 app = typer.Typer(
     name="eureka",
     no_args_is_help=True,
@@ -68,6 +71,8 @@ def run_command() -> int:
     except BrokenPipeError:  # the reader of our output went away, as in `eureka fixes | head -1`
         sys.stderr.close()
         code = 141
+    except OSError as error:  # a path that cannot be used, wherever it was met
+        code = _say(f"cannot use {error.filename}: {error.strerror}.", 2 if error.errno in THE_USERS else 1)
     return code if isinstance(code, int) else 0
 
 

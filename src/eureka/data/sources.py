@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import subprocess
 import tarfile
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -20,8 +16,6 @@ from eureka.data.dataset import Contents, DataSet, File, UnavailableError, unpac
 CLIENT_TIMEOUT = 900.0  # seconds that npm or apt-get may take
 NPM_RETRIES = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000"]
 """One retry, after a second. By default npm retries for minutes before it says that there is no network."""
-CHUNK = 1 << 16
-SLOWEST = 1024  # bytes a second; a slower server is given up
 
 Tell = Callable[[str, int, int | None], None]
 """Called while a source works, with what it does, the bytes it has, and the bytes in all if known."""
@@ -157,7 +151,7 @@ class Http:
 
     address: str | None
     patience: float = 30.0
-    """seconds to wait for an answer; also the time over which the download must be faster than `SLOWEST`"""
+    """seconds in which the answer must come, or a good part of it"""
     name: str = "HTTP"
 
     def bring(self, dataset: DataSet, tell: Tell) -> Contents:
@@ -178,29 +172,7 @@ class Http:
             raise UnavailableError(f"{folder}/{file.name} is not there (404)") from None
 
     def _download(self, url: str, file: File, tell: Tell) -> bytes:
-        try:
-            with urllib.request.urlopen(url, timeout=self.patience) as response:
-                return self._body(response, file, tell)
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                raise FileNotFoundError(url) from None
-            raise UnavailableError(f"{url} answered {error.code}") from None
-        except TimeoutError:
-            raise UnavailableError(f"{url} sent nothing for {self.patience:g} s") from None
-        except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-            raise UnavailableError(f"{url} cannot be had ({getattr(error, 'reason', error)})") from None
+        from eureka.data.download import Wanted, download
 
-    def _body(self, response: http.client.HTTPResponse, file: File, tell: Tell) -> bytes:
-        body, total, since, had = bytearray(), response.length, time.monotonic(), 0
-        while chunk := response.read1(CHUNK):
-            body += chunk
-            tell(f"downloading {file.name}", len(body), total)
-            if len(body) > file.size + CHUNK:
-                raise UnavailableError(f"{file.name} is longer than its {file.size:,} bytes")
-            if time.monotonic() - since > self.patience:
-                if len(body) - had < SLOWEST * self.patience:
-                    raise UnavailableError(f"{file.name} came too slowly ({len(body) - had:,} bytes in {self.patience:g} s)")
-                since, had = time.monotonic(), len(body)
-        if total is not None and len(body) != total:
-            raise UnavailableError(f"{file.name} broke off after {len(body):,} of {total:,} bytes")
-        return bytes(body)
+        shown = lambda done, total: tell(f"downloading {file.name}", done, total)  # noqa: E731
+        return download(Wanted(url=url, name=file.name, size=file.size, patience=self.patience, tell=shown))

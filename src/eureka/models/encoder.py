@@ -8,7 +8,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from eureka.errors import RequestError
-from eureka.models.transformer import DropRate, MakeAttention, Transformer, TransformerSettings
+from eureka.models.transformer import Depth, DropRate, MakeAttention, Transformer, TransformerSettings
 
 
 class EncoderSettings(TransformerSettings):
@@ -48,7 +48,7 @@ class ViTSettings(EncoderSettings):
     """By default the model of the paper: 3.75 M parameters on 56×56 RGB."""
 
     dim: PositiveInt = 256
-    depth: PositiveInt = 7
+    depth: Depth = 7
     heads: PositiveInt = 4
     drop_path: DropRate = 0.1
 

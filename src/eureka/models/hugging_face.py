@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from eureka.errors import MissingExtraError, RequestError
-from eureka.models.transformer import Sizes
+from eureka.models.transformer import Depth, Sizes
 
 OWN = 2
 """Numbers that RoBERTa keeps for itself: 1 is padding, whose word and position it does not learn."""
@@ -39,7 +39,7 @@ class HuggingFace(nn.Module):
 
 
 class RobertaSettings(Sizes):
-    depth: PositiveInt = 3
+    depth: Depth = 3
     mlp_ratio: PositiveFloat = 4.0
 
 

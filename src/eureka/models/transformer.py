@@ -17,6 +17,8 @@ from eureka.models.embedding import TokenEmbedding, embedding
 from eureka.models.start import Start
 
 DropRate = Annotated[float, Field(ge=0, lt=1)]
+Depth = Annotated[int, Field(gt=0, le=1000)]
+"""Blocks; a thousand is more than any transformer has."""
 MakeAttention = Callable[[int, int], Operator]
 """Called once for each block with the number of heads and the head dimension."""
 
@@ -27,7 +29,7 @@ class Sizes(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dim: PositiveInt = 64
-    depth: PositiveInt = 2
+    depth: Depth = 2
     heads: PositiveInt = 2
     mlp_ratio: PositiveFloat = 2.0
     start: Start = "paper"

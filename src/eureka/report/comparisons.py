@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,6 +9,7 @@ from typing import Any
 
 from eureka.formats import rate
 from eureka.report.groups import Fix, Groups
+from eureka.spreadsheet import write_csv
 from eureka.study.arms import Arm
 from eureka.study.comparison import Comparison, judged_runs, run_times
 from eureka.study.survival import survival_curve
@@ -93,12 +92,8 @@ def _several_rates(one: Comparison) -> bool:
 
 def comparisons_csv(groups: Groups, comparisons: Sequence[Comparison]) -> str:
     """A line for each comparison with all its figures; an end of an interval that is not known leaves its place empty."""
-    text = io.StringIO()
     lines = [_line(groups, one) for one in comparisons]
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
+    return write_csv(list(lines[0]), lines)
 
 
 def _line(groups: Groups, one: Comparison) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from eureka.formats import NONE, count, fixed, percent, rate, setting
 from eureka.report.groups import Fix, Groups
+from eureka.spreadsheet import write_csv
 from eureka.study.arms import Cell, Condition
 from eureka.study.over_rates import OverRates
 from eureka.study.survival import Estimate
@@ -157,18 +157,25 @@ def _heat_cell(cell: Cell | None) -> HeatCell | None:
 def results_csv(cells: Sequence[Cell]) -> str:
     """The table with all digits. Lists are separated by semicolons; a run without a Eureka-moment leaves its place empty."""
     keys = sorted({key for cell in cells for key in cell.settings})
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    interval = ["eureka_ratio_low", "eureka_ratio_high"]
-    after = ["median_eureka_step", "eureka_steps", "median_final_accuracy", "final_accuracy"]
-    writer.writerow(["fix", "lr", *keys, "seeds", "eureka_ratio", *interval, *after])
-    for cell in cells:
-        settings = ["" if cell.settings.get(key) is None else setting(cell.settings[key]) for key in keys]
-        ratio = [cell.eureka_ratio, *cell.eureka_ratio_interval]
-        steps = [cell.median_eureka_step, _list(cell.eureka_steps)]
-        accuracy = [cell.median_final_accuracy, _list(cell.final_accuracy)]
-        writer.writerow([cell.fix, cell.lr, *settings, _list(cell.seeds), *ratio, *steps, *accuracy])
-    return text.getvalue()
+    rows = [_csv_row(cell, keys) for cell in cells]
+    return write_csv(list(rows[0]) if rows else [], rows)
+
+
+def _csv_row(cell: Cell, keys: Sequence[str]) -> dict[str, Any]:
+    low, high = cell.eureka_ratio_interval
+    return {
+        "fix": cell.fix,
+        "lr": cell.lr,
+        **{key: "" if cell.settings.get(key) is None else setting(cell.settings[key]) for key in keys},
+        "seeds": _list(cell.seeds),
+        "eureka_ratio": cell.eureka_ratio,
+        "eureka_ratio_low": low,
+        "eureka_ratio_high": high,
+        "median_eureka_step": cell.median_eureka_step,
+        "eureka_steps": _list(cell.eureka_steps),
+        "median_final_accuracy": cell.median_final_accuracy,
+        "final_accuracy": _list(cell.final_accuracy),
+    }
 
 
 def _list(values: Sequence[float | None]) -> str:

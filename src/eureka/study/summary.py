@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from eureka.errors import RequestError
 from eureka.files import write_whole
 from eureka.runs import Outcome, Run, RunFolder, read_run
+from eureka.spreadsheet import plain, write_csv
 from eureka.study.arms import FIX, LR, SEED, Cell, Grouping, group_runs, varied_keys
 from eureka.study.comparison import Comparison, compare_arms
 from eureka.study.over_rates import OverRates, over_rates
@@ -58,11 +59,7 @@ def grouped(folders: Iterable[RunFolder]) -> Grouping:
 def write_runs(runs: Sequence[Run], path: Path) -> None:
     """Write a CSV file with a line for each run."""
     rows = run_rows(runs)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_whole(path, text.getvalue().encode())
+    write_whole(path, write_csv(list(dict.fromkeys(key for row in rows for key in row)), rows).encode())
 
 
 def run_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -92,7 +89,7 @@ def read_outcomes(path: Path) -> dict[str, Outcome]:
     if missing := [key for key in ("run", *OUTCOMES) if key not in (table.fieldnames or ())]:
         raise RequestError(f"{path} is not the runs.csv of a study: it has no column {missing[0]!r}.")
     try:
-        return {row["run"]: _outcome(row) for row in rows if row["status"]}
+        return {plain(row["run"]): _outcome(row) for row in rows if row["status"]}
     except (TypeError, ValueError):
         raise RequestError(f"{path} is not the runs.csv of a study: a value is not what a study writes.") from None
 

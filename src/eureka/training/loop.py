@@ -84,7 +84,7 @@ class Loop:
         """One step, and a line if it is time for one; whether the losses are finite. A decomposition that fails has diverged."""
         try:
             return self.train_step() and (not self._is_time_for(self.config.log_every) or self.log())
-        except torch.linalg.LinAlgError:
+        except torch._C._LinAlgError:  # torch.linalg.LinAlgError by its typed name
             return False
 
     def train_step(self) -> bool:
