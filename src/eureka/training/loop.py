@@ -84,7 +84,7 @@ class Loop:
         """One step, and a line if it is time for one; whether the losses are finite. A decomposition that fails has diverged."""
         try:
             return self.train_step() and (not self._is_time_for(self.config.log_every) or self.log())
-        except torch._C._LinAlgError:  # torch.linalg.LinAlgError by its typed name
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             return False
 
     def train_step(self) -> bool:
