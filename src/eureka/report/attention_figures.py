@@ -148,7 +148,7 @@ def _mean_of_layers(values: Array) -> Array:
 
 def attention_maps(groups: Groups) -> list[AttentionMaps]:
     """The maps of some runs."""
-    files = {i: files for i, run in enumerate(groups.runs) if (files := run.folder.maps())}
+    files = {i: files for i, run in enumerate(groups.runs) if run.drawn and (files := run.folder.maps())}
     shapes = {i: _load(next(iter(files[i].values()))).shape for i in _shown(groups, list(files))}
     largest = max((int(np.prod(shape)) for shape in shapes.values()), default=1)
     chosen = list(shapes)[: max(1, MAP_BYTES // (FRAMES * largest))]

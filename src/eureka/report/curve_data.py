@@ -6,12 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from eureka.report.groups import Groups
 from eureka.report.report_run import ReportRun
-from eureka.runs import Leap, Level, Metrics
-from eureka.thinning import thin
+from eureka.runs import Leap, Level
 
 Values = list[float | None]
 """A curve; None is a gap."""
@@ -73,9 +70,9 @@ def curve_data(groups: Groups) -> CurveData:
     return CurveData(
         fixes=[FixStyle(fix.name, fix.mark.symbol) for fix in groups.fixes],
         panels=[PanelData(name, _levels(groups, panel)) for panel, name in enumerate(groups.panels)],
-        runs=[_curves(groups, run, steps) for run in groups.runs if run.metrics],
+        runs=[_curves(groups, run, steps) for run in groups.runs if run.drawn and run.metrics],
         steps=steps.lists,
-        loss_top=loss_top(groups.runs),
+        loss_top=loss_top([run for run in groups.runs if run.drawn]),
     )
 
 
@@ -95,7 +92,7 @@ class SharedSteps:
 
 
 def _curves(groups: Groups, run: ReportRun, steps: SharedSteps) -> RunCurves:
-    metrics = _drawn(run)
+    metrics = run.metrics
     return RunCurves(
         fix=groups.fix_of(run).index,
         panel=groups.panel_of(run),
@@ -108,15 +105,6 @@ def _curves(groups: Groups, run: ReportRun, steps: SharedSteps) -> RunCurves:
         train_accuracy=[rounded(line.train_accuracy) for line in metrics],
         leaps=_leap_marks(run),
     )
-
-
-def _drawn(run: ReportRun) -> list[Metrics]:
-    """The logged lines, thinned; those of a leap are kept, as its mark stands on the curve."""
-    columns = ("validation_loss", "validation_accuracy", "train_loss", "train_accuracy")
-    values = [np.array([getattr(line, column) for line in run.metrics], dtype=float) for column in columns]
-    leaps = {step for leap in _leaps(run) for step in (leap.onset, leap.step)}
-    chosen = thin(values, keep=(i for i, line in enumerate(run.metrics) if line.step in leaps))
-    return [run.metrics[i] for i in chosen]
 
 
 def _leaps(run: ReportRun) -> Sequence[Leap]:

@@ -16,6 +16,8 @@ from eureka.runs import find_runs
 from eureka.study.arms import split_settings
 from eureka.study.commands import Commands, commands_of
 
+MOST_ROWS = 1000
+"""Runs that the page lists, at most; of more it lists those whose curves it draws."""
 Told = list[tuple[str, str]]
 """Keys with their values as text."""
 
@@ -55,7 +57,8 @@ def runs_table(groups: Groups) -> Table:
     """A row for each run, with its own settings and how it ended."""
     _, varied = split_settings([run.config.flat for run in groups.runs])
     after = ["state", "steps", "onset", "Eureka-step", "last loss", "last accuracy", "time"]
-    return Table(["run", *varied, *after], [_row(run, varied) for run in groups.runs])
+    shown = groups.runs if len(groups.runs) <= MOST_ROWS else [run for run in groups.runs if run.drawn]
+    return Table(["run", *varied, *after], [_row(run, varied) for run in shown])
 
 
 def _row(run: ReportRun, keys: Iterable[str]) -> list[TableCell]:

@@ -79,6 +79,11 @@ def _budget(groups: Groups) -> str:
 def notes(groups: Groups) -> list[str]:
     """What a start changed; what the sentence does not count, and why."""
     told = [*_starts(groups)]
+    drawn = sum(run.drawn for run in groups.runs)
+    if drawn < len(groups.runs):
+        told.append(
+            f"Curves are drawn of {count(drawn)} of {plural(len(groups.runs), 'run')}, the first seeds of each; all are counted."
+        )
     states = [run.state for run in groups.runs]
     if unfinished := [run for run in groups.runs if run.state == "unfinished"]:
         what = "Unfinished and not counted, drawn dashed: "

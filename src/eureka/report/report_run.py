@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from eureka.runs import Metrics, Origin, Outcome, ProbeRecord, Probes, Run, RunFolder, StartRecord, StoredConfig, TaskRecord
+import numpy as np
+
+from eureka.runs import (
+    Metrics,
+    MetricsColumns,
+    Origin,
+    Outcome,
+    ProbeRecord,
+    Probes,
+    Run,
+    RunFolder,
+    StartRecord,
+    StoredConfig,
+    TaskRecord,
+)
+from eureka.study.arms import ArmKey, ConditionKey, Grouping
+from eureka.thinning import thin
+
+MOST_DRAWN = 400
+"""Curves on a page, at most; more could not be told apart. Tables and verdicts always have all runs."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +49,8 @@ class ReportRun:
     environment: dict[str, str]
     attention: Sequence[ProbeRecord]
     probes: Probes
+    drawn: bool = True
+    """whether its curves are on the page; else `metrics` has only the last line, and `attention` none"""
 
     @property
     def folder(self) -> RunFolder:
@@ -55,16 +78,38 @@ class ReportRun:
         return "unfinished" if self.metrics else "not begun"
 
 
-def read_rest(run: Run) -> ReportRun:
-    """A run whose config and outcome have been read, with the rest of its files."""
+def read_rest(run: Run, *, drawn: bool = True) -> ReportRun:
+    """A run whose config and outcome have been read, with the rest of its files; curves are thinned as they are read."""
     folder = run.folder
     return ReportRun(
         run=run,
         origin=folder.origin(),
         start=folder.start(),
-        metrics=folder.metrics(),
+        metrics=_thinned(run) if drawn else folder.last_metrics(),
         task=folder.task(),
         environment=folder.environment(),
-        attention=folder.attention(),
+        attention=folder.attention() if drawn else [],
         probes=folder.probes() or Probes(),
+        drawn=drawn,
     )
+
+
+def _thinned(run: Run) -> list[Metrics]:
+    """The logged lines that a picture needs; those of a leap are kept, as its mark stands on the curve."""
+    leaps = () if run.outcome is None else run.outcome.moments
+    steps = {step for leap in leaps for step in (leap.onset, leap.step)}
+    columns = MetricsColumns.of(run.folder)
+    chosen = thin(columns.values, keep=np.flatnonzero(np.isin(columns.steps, list(steps))))
+    return [columns.line(i) for i in chosen]
+
+
+def chosen_to_draw(grouping: Grouping, most: int = MOST_DRAWN) -> set[Path]:
+    """The folders of the runs whose curves are drawn: all, or the first seeds of every cell."""
+    if len(grouping.runs) <= most:
+        return {run.folder.path for run in grouping.runs}
+    by_cell: dict[Hashable, list[Run]] = {}
+    for run in grouping.runs:
+        by_cell.setdefault((ConditionKey.of(run.config), ArmKey.of(run.config), run.config.lr), []).append(run)
+    cells = [sorted(runs, key=lambda run: run.config.seed) for runs in by_cell.values()]
+    rounds = (run for together in itertools.zip_longest(*cells) for run in together if run is not None)
+    return {run.folder.path for run in itertools.islice(rounds, most)}

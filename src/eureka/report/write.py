@@ -15,7 +15,7 @@ from eureka.report.details import again, config_details, plateau, runs_table, ve
 from eureka.report.groups import Groups
 from eureka.report.headline import headline, notes
 from eureka.report.page import Page, ScriptData, render
-from eureka.report.report_run import read_rest
+from eureka.report.report_run import chosen_to_draw, read_rest
 from eureka.report.results import Download, heat_map, over_rates_table, results_csv, results_table
 from eureka.runs import find_runs
 from eureka.study.comparison import Comparison
@@ -40,7 +40,8 @@ def write_report_of(summary: Summary, output: Path, *, title: str | None = None,
 
     folders   what the page's own command line names; the folders of the runs unless given
     """
-    groups = Groups([read_rest(run) for run in summary.runs], summary.grouping)
+    drawn = chosen_to_draw(summary.grouping)
+    groups = Groups([read_rest(run, drawn=run.folder.path in drawn) for run in summary.runs], summary.grouping)
     places = [run.folder.path for run in summary.runs] if folders is None else folders
     write_whole(output, render(_page(groups, summary, places, output, title)).encode())
     return output
