@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from eureka.study import survival
 from eureka.study.survival import (
     Times,
     log_rank,
@@ -152,3 +153,25 @@ def test_the_interval_of_the_restricted_mean_covers() -> None:
     found = [restricted_mean(simulate(rng, 8, 1000, 1200), 1200) for _ in range(600)]
     covered = np.mean([e.low is not None and e.high is not None and e.low <= truth <= e.high for e in found])
     assert 0.91 <= covered <= 0.985
+
+
+def test_the_normal_law_for_many_runs_agrees_with_dealing_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    for shift in (0, 30, 80):
+        a = Times(rng.integers(100, 900, 250).astype(float), rng.random(250) < 0.7)
+        b = Times(rng.integers(100 + shift, 900 + shift, 250).astype(float), rng.random(250) < 0.7)
+        dealt = log_rank(a, b), survival.log_rank_sides(a, b)
+        with monkeypatch.context() as patch:
+            patch.setattr(survival, "NORMAL_ABOVE", 100)
+            normal = log_rank(a, b), survival.log_rank_sides(a, b)
+        assert normal[0] == pytest.approx(dealt[0], abs=0.01)
+        assert normal[1] == pytest.approx(dealt[1], abs=0.01)
+
+
+def test_resamples_in_blocks_are_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (Times(rng.integers(100, 900, 40).astype(float), rng.random(40) < 0.8) for _ in range(2))
+    whole = speed_up(a, b, 900)
+    monkeypatch.setattr(survival, "BLOCK", 400)
+    parts = speed_up(a, b, 900)
+    assert (parts.value, parts.low, parts.high) == pytest.approx((whole.value, whole.low, whole.high), rel=0.1)

@@ -36,6 +36,8 @@ def download(wanted: Wanted) -> bytes:
     """The body; FileNotFoundError if the server has no such file, `UnavailableError` with the reason otherwise."""
     body = bytearray()
     try:
+        if (httpx.URL(wanted.url).port or 0) >= 1 << 16:
+            raise ValueError("no such port")
         return asyncio.run(_fetch(wanted, body))
     except TimeoutError:
         if body:
