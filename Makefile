@@ -1,7 +1,7 @@
 # make setup   everything into .venv        make test    lint, types and all tests
 # make demo    the main job, in minutes      make bench   ratios against named baselines
 # make data    the data that tests need      make browser a browser for the tests of the report
-# make fuzz    10,000 damaged logs
+# make fuzz    damaged logs and run folders, hostile requests and answers
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -50,9 +50,11 @@ bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.training
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.patched
 
-# Damaged logs in all layouts: none may give a traceback, hang or fill the memory. The tests read a few hundred of them.
+# Damaged logs in all layouts, damaged run folders, hostile requests and answers of servers: none may give a traceback, hang or fill
+# the memory. The tests try a few of each.
 fuzz: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.curves.fuzzing --files 10000
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.hardened.fuzzing
 
 # Real data, 190 MB, kept in the user's cache. Without a network the tests that need it are skipped and say so.
 data: setup

@@ -42,10 +42,25 @@ class RunResult:
         return self.outcome.eureka_step
 
 
+@contextlib.contextmanager
+def _memory_told() -> Iterator[None]:
+    """A config that does not fit into memory is one sentence."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        told = str(error)
+        if isinstance(error, MemoryError) or "allocate" in told or "Storage size calculation overflowed" in told:
+            raise WorkError(
+                f"there is not enough memory for this config; make the model or the batch smaller ({told})."
+            ) from None
+        raise
+
+
 def build(config: RunConfig) -> tuple[Task, nn.Module]:
     """The task and the model of a config, the model freshly initialised from the seed."""
-    task, model = _assemble(config)
-    rescale(config, task, model)
+    with _memory_told():
+        task, model = _assemble(config)
+        rescale(config, task, model)
     return task, model
 
 
@@ -130,20 +145,6 @@ def run(
     replicas = _join(config)
     with folder.held() if replicas.first else contextlib.nullcontext(), _memory_told():
         return RunResult(folder, _train(config, folder, replicas, on_log, origin))
-
-
-@contextlib.contextmanager
-def _memory_told() -> Iterator[None]:
-    """A config that does not fit into memory is one sentence."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        told = str(error)
-        if isinstance(error, MemoryError) or "allocate" in told or "Storage size calculation overflowed" in told:
-            raise WorkError(
-                f"there is not enough memory for this config; make the model or the batch smaller ({told})."
-            ) from None
-        raise
 
 
 def check_device(config: RunConfig) -> None:

@@ -414,6 +414,8 @@ class RunFolder:
                 lines = file.read().split(b"\n")
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise _unreadable(self.metrics_file, error) from None
         return [_parsed(lines[-2], Metrics, f"{self.metrics_file}: the last line")] if len(lines) > 1 else []
 
     def attention(self) -> list[ProbeRecord]:
@@ -482,6 +484,8 @@ class RunFolder:
             content = path.read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _unreadable(path, error) from None
         return _parsed(content, kind, str(path))
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
@@ -529,14 +533,18 @@ class RecordLog:
     def open(self, size: int) -> None:
         """Go on after the first `size` bytes; the lines behind them will be logged again."""
         if self.writes:
-            self.path.touch()
-            if self.path.stat().st_size < size:
-                raise DamagedRunError(
-                    f"{self.path} is shorter than its checkpoint knows; move the run folder away to start again."
-                )
-            with self.path.open("r+b") as file:
-                file.truncate(size)
+            try:
+                self._cut(size)
+            except OSError as error:
+                raise _unreadable(self.path, error) from None
         self.size = size
+
+    def _cut(self, size: int) -> None:
+        self.path.touch()
+        if self.path.stat().st_size < size:
+            raise DamagedRunError(f"{self.path} is shorter than its checkpoint knows; move the run folder away to start again.")
+        with self.path.open("r+b") as file:
+            file.truncate(size)
 
     def append(self, record: Metrics | ProbeRecord) -> None:
         """Write one line."""
@@ -559,6 +567,8 @@ def read_lines(path: Path, kind: type[T], size: int | None = None) -> list[T]:
         lines = path.read_bytes()[:size].split(b"\n")
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise _unreadable(path, error) from None
     return [_parsed(line, kind, f"{path}: line {number}") for number, line in enumerate(lines[:-1], start=1)]
 
 
@@ -586,6 +596,8 @@ def iterate_metrics(path: Path, size: int | None = None) -> Iterator[Metrics]:
                 yield found
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise _unreadable(path, error) from None
 
 
 @dataclass(frozen=True)
@@ -615,6 +627,10 @@ class MetricsColumns:
     def line(self, index: int) -> Metrics:
         step, *rest = (column[index] for column in self.columns)
         return Metrics(int(step), *rest)
+
+
+def _unreadable(path: Path, error: OSError) -> DamagedRunError:
+    return DamagedRunError(f"{path} cannot be used ({error.strerror}); move the run folder away to start again.")
 
 
 def _parsed(content: bytes, kind: type[T], where: str) -> T:

@@ -34,7 +34,7 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], onset: int |
 
 def checkpoint_files(folder: Path) -> list[Path]:
     """The checkpoints, oldest first."""
-    return sorted(folder.glob(f"step-{DIGITS}.pt"))
+    return sorted(path for path in folder.glob(f"step-{DIGITS}.pt") if not path.is_dir())
 
 
 def checkpoint_step(path: Path) -> int:
