@@ -16,7 +16,12 @@ from eureka.study.plan import read_plan, run_name
 from eureka.study.summary import read_outcomes, run_rows
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
-STUDIES = {"tiles": "tiles/study.yaml", "chain": "chain/study.yaml", "every_rate/tiles": "every_rate/tiles.yaml"}
+STUDIES = {
+    "tiles": "tiles/study.yaml",
+    "chain": "chain/study.yaml",
+    "every_rate/tiles": "every_rate/tiles.yaml",
+    "every_rate/digits": "every_rate/digits.yaml",
+}
 """The folder of each committed table, and the study's file."""
 
 
