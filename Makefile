@@ -41,7 +41,7 @@ lint-js:
 	fi
 
 test: lint data
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/eureka bench attention

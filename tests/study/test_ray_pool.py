@@ -49,7 +49,7 @@ def test_a_lost_node_costs_only_time_and_every_run_equals_one_of_this_process(
         from eureka.study.ray_pool import RayPool
 
         second = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
-        config = tiny.but({"training.steps": 2000, "training.checkpoint_every": 50, "training.log_every": 25})
+        config = tiny.but({"training.steps": 1200, "training.checkpoint_every": 50, "training.log_every": 25})
         study = Study.over(config, {"training.seed": [0, 1, 2]}, tmp_path / "study")
         folders = study.prepare()
         pool = RayPool(cluster.address)

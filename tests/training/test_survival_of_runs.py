@@ -45,7 +45,7 @@ def weights(folder: RunFolder) -> bytes:
 
 def test_killed_with_sigkill_at_random_moments_a_run_equals_an_unbroken_one(tiny: RunConfig, tmp_path: Path) -> None:
     config = tiny.but(
-        {"training.steps": 1500, "training.checkpoint_every": 10, "training.log_every": 5, "training.probe_every": 15}
+        {"training.steps": 800, "training.checkpoint_every": 10, "training.log_every": 5, "training.probe_every": 15}
     )
     whole = prepared(config, tmp_path / "whole")
     run(config, whole)
@@ -58,7 +58,7 @@ def test_killed_with_sigkill_at_random_moments_a_run_equals_an_unbroken_one(tiny
             assert time.monotonic() < deadline
             time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.25))
-        if kills < 6 and process.poll() is None:
+        if kills < 4 and process.poll() is None:
             process.kill()
             kills += 1
         _, errors = process.communicate(timeout=120)
