@@ -55,7 +55,7 @@ RISING = _set(
     acc accuracy accuracies top f1 auc auroc auprc bleu sacrebleu rouge rougel rougelsum meteor cider chrf map ap ar mrr ndcg
     hits em precision prec recall sensitivity specificity score scores reward rewards rew return returns r2 psnr ssim snr sdr
     iou miou dice jaccard mcc kappa success correct pass win winrate elo spearman spearmanr pearson pearsonr nmi ari
-    hella hellaswag hel mmlu gsm
+    hella hellaswag hel mmlu gsm ents uas las
     """
 )
 ASIDE = _set(
