@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,7 +59,7 @@ def _others(record: Record) -> dict[str, float | str]:
     """Numbers in texts and in objects, and texts."""
     found: dict[str, float | str] = {}
     for key, value in flat(record):
-        real = number(value)
+        real = number(value, "thousands")  # JSON has decimal points
         if real == real:
             found[key] = real
         elif isinstance(value, str) and value:
@@ -95,6 +96,13 @@ def read_json_lines(path: Path, file: IO[bytes]) -> Table:
             f"{plural(len(stray), 'line')} that {'is' if len(stray) == 1 else 'are'} not JSON left out, the first is {stray[0]}"
         )
     return builder.finish()
+
+
+def read_records(files: Mapping[str, Path]) -> Table:
+    """Files with one record each, by names that end with their number."""
+    objects = {name: _object(file.read_bytes()) or {} for name, file in files.items()}
+    rows = sorted(objects.items(), key=lambda one: int(one[0].rpartition("_")[2]))
+    return table_of({"epoch": int(name.rpartition("_")[2]), **record} for name, record in rows)
 
 
 def _object(line: bytes) -> Record | None:
@@ -153,10 +161,22 @@ def _records(path: Path, document: Any) -> Iterable[Record] | None:
         return [row for run, inside in document.items() for row in _columns(path, {"run": str(run), **inside})]
     if all(number(key) == number(key) and not isinstance(value, (dict, list)) for key, value in document.items()):
         return [{"step": number(key), "value": value} for key, value in document.items()]
+    if numbered := _numbered(document):
+        return numbered
     if _lists(document):
         return _columns(path, document)
     inner = (value for _, value in flat(document) if isinstance(value, list) and value)
     return next((rows for value in inner if (rows := _rows(path, value)) is not None), None)
+
+
+def _numbered(document: Record) -> list[Record]:
+    """Records by their number, as in ``{"epoch_0": {"loss": 3.2}, …}``; the word before the number is the counter, if it is one."""
+    keys = [re.fullmatch(r"(?P<word>.*?)[ _-]?(?P<number>\d+)", key) for key in document]
+    if len(keys) < 2 or not all(keys) or not all(isinstance(value, dict) and numbers(value) for value in document.values()):
+        return []
+    found = [(key["word"], float(key["number"])) for key in keys if key is not None]
+    name = found[0][0] if rank(found[0][0]) is not None else "step"
+    return [{name: count, **inside} for (_, count), inside in zip(found, document.values(), strict=True)]
 
 
 def _series(document: Record, prefix: str = "", depth: int = DEPTH) -> Iterator[tuple[str, Record]]:
@@ -196,7 +216,7 @@ def _rows(path: Path, items: list[Any]) -> Iterable[Record] | None:
         return None
     if all(isinstance(one, dict) for one in items):
         several = all(len(value) > 1 for value in _lists(items[0]).values()) and _lists(items[0])
-        single = any(is_metric(key) and number(value) == number(value) for key, value in flat(items[0]))
+        single = any(is_metric(key) and not isinstance(value, list) for key, value in flat(items[0]))
         return [row for one in items for row in _columns(path, one)] if several and not single else items
     if all(one is None or isinstance(one, (int, float)) for one in items):
         return [{"value": one} for one in items]

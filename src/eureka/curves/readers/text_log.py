@@ -20,9 +20,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from typing import IO
+
+import numpy as np
 
 from eureka.curves.readers.columns import (
     BATCH,
@@ -41,6 +44,7 @@ from eureka.curves.readers.columns import (
     role_of,
     words,
 )
+from eureka.curves.readers.counters import shape_of
 from eureka.curves.readers.numbers import Comma, number
 from eureka.curves.readers.table import Progress, Table, TableBuilder
 
@@ -51,7 +55,7 @@ LINES = 3
 """Lines with a loss that make a text a log."""
 BEGUN = 2000
 """Lines that show whether counters stand before metrics or behind them."""
-LEVELS = {"info", "debug", "warning", "root", "main", "and", "the", "with"}
+LEVELS = {"info", "debug", "warning", "root", "main", "and", "the", "with", "a", "an"}
 """Words in front of a name that are not part of it."""
 VERBS = {"is", "was", "equals"}
 """Words behind it that are not."""
@@ -69,12 +73,16 @@ PAIR = re.compile(
 )
 COUNT = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 FRACTION = re.compile(rf"(?<![\d./:,-])(?P<count>{COUNT})\s*/\s*(?P<of>{COUNT})(?![\d/-]|:\d)(?:\s*\(\s*\d+%\))?")
-AFTER = re.compile(rf"(?P<metric>.*\S)\s+(?:at|after|for|in|on|of)(?:\s+(?P<counter>{COUNTER}))?", re.IGNORECASE)
+AFTER = re.compile(rf"(?P<metric>.*\S)\s+(?P<word>at|after|for|in|on|of)(?:\s+(?P<counter>{COUNTER}))?", re.IGNORECASE)
 VALUE = re.compile(rf"\s*(?P<counter>{COUNTER})?\)?\s*(?:[:=]|(?:is|was)\s)\s*(?P<number>{NUMBER})", re.IGNORECASE)
 BEFORE = re.compile(
     rf"(?<![\w.,])(?P<number>\d[\d,]*[kKM]?)(?:\s*(?P<counter>{COUNTER})\b(?!/)|(?P<it>it)(?![\w/]))", re.IGNORECASE
 )
 START = re.compile(r"(?:\W{0,3}|.*?[\])]\s+\[)(?P<number>\d+)(?:[\]):|]+|\s)(?![-\d/])")
+REMARK = re.compile(r"\s\((?:for|per|over|in|on|of) [^()\d]{1,40}\)")
+"""``Training loss (for one batch) at step 100: 3.2``."""
+BEGINS = re.compile(rf"\s+(?P<number>{NUMBER})|\s*:\s*(?P<after>{NUMBER})")
+NAMED_BATCH = re.compile(r"\bbatch\b", re.IGNORECASE)
 CELL = re.compile(rf"\s*\|\s*(?P<key>[^|\d][^|]*?)\s*\|\s*(?P<number>{NUMBER})\s*\|\s*")
 BEHIND = re.compile(r"(?<![\w.])(?P<number>\d+\.\d+)\s+(?P<key>(?:[A-Za-z]+\s)?(?:loss|accuracy))\b(?!\s*[:=\w(])", re.IGNORECASE)
 BARE = re.compile(rf"[\s:,;|=>\])-]*(?P<number>{NUMBER})\s*")
@@ -125,11 +133,12 @@ class _Rows:
             return
         if self._cells:
             cells, self._cells = self._cells, Row()
-            self._take(cells)
-        self._take(row)
+            self._take(cells, "")
+        self._take(row, line)
 
-    def _take(self, row: Row) -> None:
-        counts = {name: value for name, value in row.items() if rank(name) is not None and name != BATCH}
+    def _take(self, row: Row, line: str) -> None:
+        unnamed = () if NAMED_BATCH.search(line) else (BATCH, BATCH + OF)  # the bar of an evaluation counts nothing else
+        counts = {name: value for name, value in row.items() if rank(name) is not None and name not in unnamed}
         if has_metric(row) or any(name in row for name in self._wanted):
             if self.counts_after and not counts:
                 self._waiting.append(row)
@@ -149,7 +158,17 @@ class _Rows:
         self.add(Row(), "")
         for row in self._waiting:
             self._builder.add_record(row)
-        return self._builder.finish()
+        return _without_false_totals(self._builder.finish())
+
+
+def _without_false_totals(table: Table) -> Table:
+    """A total that restarts is none: ``Batch 3/140`` may be epoch 3, batch 140."""
+    columns = dict(table.columns)
+    for name in [name for name in columns if name + OF in columns and not any(map(is_epoch, columns))]:
+        total = columns[name + OF]
+        if shape_of(total[np.isfinite(total)]).shape == "restarts":
+            columns["epoch"], columns[name] = columns[name], columns.pop(name + OF)
+    return replace(table, columns=columns)
 
 
 def _counts_after(text: str) -> bool:
@@ -214,9 +233,11 @@ def parse_line(line: str, comma: Comma = "thousands", wanted: Sequence[str] = ()
     {'iteration': 1000.0, 'Validation loss': 2.34}
     """
     cell = CELL.fullmatch(line)
-    line = f"{cell['key']}: {cell['number']}" if cell is not None else line
-    row, rest, roles = Row(), line, list(ROLE.finditer(line))
-    for found in PAIR.finditer(line):
+    line = f"{cell['key']}: {cell['number']}" if cell is not None else REMARK.sub("", line)
+    row, rest, pairs = Row(), line, list(PAIR.finditer(line))
+    own = [found.span("key") for found in pairs if _has_role(_name(found["key"], found["unit"]))]
+    roles = [role for role in ROLE.finditer(line) if not any(a <= role.start() < b for a, b in own)]  # of the line, not of a name
+    for found in pairs:
         if _add_pair(row, line, found, comma, wanted, roles):
             rest = rest.replace(found[0], " ", 1)
     rest = _add_fractions(row, rest)
@@ -226,7 +247,10 @@ def parse_line(line: str, comma: Comma = "thousands", wanted: Sequence[str] = ()
     if place is not None:
         row.setdefault("epoch", float(place["epoch"]))
         row.setdefault(BATCH, float(place["batch"]))
-    if any(role_of(role[1]) == "validation" for role in roles):
+    metrics = [name for name in row if is_metric(name)]
+    if any(role_of(role[1]) == "validation" for role in roles) or (
+        metrics and all(role_of(name) == "validation" for name in metrics)
+    ):
         row = {name: value for name, value in row.items() if name not in (BATCH, BATCH + OF)}  # of an evaluation, not of training
     if not has_metric(row):
         _add_unnamed(row, line, rest, comma)
@@ -242,6 +266,11 @@ def _add_unnamed(row: Row, line: str, rest: str, comma: Comma) -> None:
         row[INDEX], row[UNNAMED] = float(numbered["count"]), number(numbered["number"], comma)
     elif bare is not None and "." in bare["number"] and any(rank(name) is not None and name != INDEX for name in row):
         row[UNNAMED] = number(bare["number"], comma)
+
+
+def _has_role(name: str) -> bool:
+    """Whether a name says itself whether it is train or validation."""
+    return role_of(name) != "other" and is_metric(name) and _after(name) is None
 
 
 def _with_role(name: str, at: int, roles: Sequence[re.Match[str]]) -> str:
@@ -261,9 +290,14 @@ def _add_pair(
     """Take a pair into the row; whether its numbers are used up."""
     name, value = _name(found["key"], found["unit"]), number(found["number"], comma)
     if (after := _after(name)) is not None:
-        _add_after(row, line, found.end("number"), after, value, comma)
-        return True
+        if _add_after(row, line, found.end("number"), after, value, comma):
+            return True
+        name = after["metric"]  # a loss of 3.2
     name = _with_role(name, found.start("number"), roles)
+    if is_metric(name) and name not in row and found["number"].isdigit() and (value_behind := BEGINS.match(line, found.end("number"))):
+        row.setdefault(INDEX, value)  # ``Train loss 100 3.2`` and ``Validation loss 100: 3.4``: the count comes first
+        row[name] = number(value_behind["number"] or value_behind["after"], comma)
+        return True
     if name in row or not (rank(name) is not None or is_rate(name) or is_metric(name) or name in wanted):
         return False
     total = number(found["of"])
@@ -275,14 +309,15 @@ def _add_pair(
     return True
 
 
-def _add_after(row: Row, line: str, end: int, after: re.Match[str], count: float, comma: Comma) -> None:
-    """``loss at iteration 1000: 2.34`` and ``loss after 1000 steps: 2.34``."""
+def _add_after(row: Row, line: str, end: int, after: re.Match[str], count: float, comma: Comma) -> bool:
+    """``loss at iteration 1000: 2.34`` and ``loss after 1000 steps: 2.34``; whether the number is a count."""
     value = VALUE.match(line, end)
     counter = after["counter"] or (value["counter"] if value is not None else None)
     if counter:
         row.setdefault(counter, count)
     if value is not None and counter:
         row.setdefault(after["metric"], number(value["number"], comma))
+    return bool(counter) or after["word"].lower() != "of"
 
 
 @lru_cache(maxsize=4096)
