@@ -249,7 +249,9 @@ def _counted_alike(table: Table, part: Part, axis: Axis) -> Axis:
     before = counter[others[place]]
     if np.mean(axis.steps < 0.5 * before) < 0.9 or np.any(np.diff(before) <= 0):
         return axis
-    return replace(axis, steps=before, notes=(*axis.notes, f"{axis.name} counts something else here: that of the rows before is taken"))
+    return replace(
+        axis, steps=before, notes=(*axis.notes, f"{axis.name} counts something else here: that of the rows before is taken")
+    )
 
 
 def _epochs(table: Table, part: Part, axis: Axis) -> Array | None:

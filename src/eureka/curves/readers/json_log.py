@@ -170,7 +170,7 @@ def _records(path: Path, document: Any) -> Iterable[Record] | None:
 
 
 def _numbered(document: Record) -> list[Record]:
-    """Records by their number, as in ``{"epoch_0": {"loss": 3.2}, …}``; the word before the number is the counter, if it is one."""
+    """Records by their number, as in ``{"epoch_0": {"loss": 3.2}, …}``; the word before it is the counter, if it is one."""
     keys = [re.fullmatch(r"(?P<word>.*?)[ _-]?(?P<number>\d+)", key) for key in document]
     if len(keys) < 2 or not all(keys) or not all(isinstance(value, dict) and numbers(value) for value in document.values()):
         return []

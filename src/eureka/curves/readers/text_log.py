@@ -89,7 +89,9 @@ BARE = re.compile(rf"[\s:,;|=>\])-]*(?P<number>{NUMBER})\s*")
 NUMBERED = re.compile(rf"\s*[\[(]?(?P<count>\d+)(?:[\]):]+\s*|,\s*(?=[^,]*\)\s*$))(?P<number>{NUMBER})\)?\s*")
 PLACE = re.compile(r"\[\s*(?P<epoch>\d+),\s*(?P<batch>\d+)\]")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f]")
-ROLE = re.compile(rf"(?<![\w/.-])({'|'.join(sorted((TRAIN | VALIDATION) - {'vl', 'tel', 'tr', 'trl'}))})(?![\w/.-])", re.IGNORECASE)
+ROLE = re.compile(
+    rf"(?<![\w/.-])({'|'.join(sorted((TRAIN | VALIDATION) - {'vl', 'tel', 'tr', 'trl'}))})(?![\w/.-])", re.IGNORECASE
+)
 DECIMAL = re.compile(r"[:=\s](?:\d+,(?:\d{1,2}|\d{4,})|0,\d+)(?![\d.,])")
 POINT = re.compile(r"\d\.\d")
 
@@ -294,7 +296,12 @@ def _add_pair(
             return True
         name = after["metric"]  # a loss of 3.2
     name = _with_role(name, found.start("number"), roles)
-    if is_metric(name) and name not in row and found["number"].isdigit() and (value_behind := BEGINS.match(line, found.end("number"))):
+    if (
+        is_metric(name)
+        and name not in row
+        and found["number"].isdigit()
+        and (value_behind := BEGINS.match(line, found.end("number")))
+    ):
         row.setdefault(INDEX, value)  # ``Train loss 100 3.2`` and ``Validation loss 100: 3.4``: the count comes first
         row[name] = number(value_behind["number"] or value_behind["after"], comma)
         return True
