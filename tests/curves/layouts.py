@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import struct
@@ -260,9 +261,10 @@ def xz(folder: Path) -> Path:
 
 @layout("CSV, alone in a ZIP archive", {"loss": STEP}, unit="step")
 def zipped(folder: Path) -> Path:
-    with zipfile.ZipFile(folder / "log.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("log.csv", "step,loss\n" + "".join(SIMPLE.format(**row_values(i)) for i in ROWS))
-    return folder / "log.zip"
+    return put(folder / "log.zip", packed.getvalue())
 
 
 @layout("CSV, gzipped without saying so", {"loss": STEP}, unit="step")
