@@ -120,17 +120,17 @@ def even_grid(x: Array, y: Array, size: int = THRESHOLDS.grid_points, *, last: b
 
 
 def usual_points(x: Array) -> int:
-    """How many points the log would have at the distance that at most a quarter of its time is below; at least two.
+    """How many points a log would have at its usual distance, which at most a quarter of its time is below; enough to be judged.
 
     >>> usual_points(np.arange(100.0)), usual_points(np.concatenate([np.arange(100.0), np.arange(100.0, 10_000.0, 100.0)]))
     (100, 100)
     """
     gaps = np.diff(x)
     if not len(gaps) or gaps.max() <= 1.5 * gaps.min():  # nearly all logs: no need to sort
-        return max(len(x), 2)
+        return len(x)
     gaps = np.sort(gaps)
     usual = gaps[np.searchsorted(np.cumsum(gaps), THRESHOLDS.usual * (x[-1] - x[0]))]
-    return max(round(float((x[-1] - x[0]) / usual)) + 1, 2)
+    return max(round(float((x[-1] - x[0]) / usual)) + 1, min(len(x), THRESHOLDS.min_points))
 
 
 def without_outliers(y: Array) -> Array:
