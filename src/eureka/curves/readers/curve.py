@@ -242,9 +242,13 @@ def _counted_alike(table: Table, part: Part, axis: Axis) -> Axis:
     counter = table.columns.get(axis.name)
     if counter is None or not np.array_equal(counter[axis.rows], axis.steps):
         return axis
-    others = np.setdiff1d(part.rows[np.isfinite(counter[part.rows])], axis.rows)
+    if len(axis.rows) < 3 or len(part.rows) < 4 * len(axis.rows):
+        return axis
+    counts = np.isfinite(counter)
+    counts[axis.rows] = False
+    others = part.rows[counts[part.rows]]
     place = np.searchsorted(others, axis.rows) - 1
-    if len(axis.rows) < 3 or len(others) < 3 * len(axis.rows) or place.min() < 0 or shape_of(counter[others]).shape != "rises":
+    if len(others) < 3 * len(axis.rows) or place.min() < 0 or shape_of(counter[others]).shape != "rises":
         return axis
     before = counter[others[place]]
     if np.mean(axis.steps < 0.5 * before) < 0.9 or np.any(np.diff(before) <= 0):

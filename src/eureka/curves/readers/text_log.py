@@ -234,11 +234,13 @@ def parse_line(line: str, comma: Comma = "thousands", wanted: Sequence[str] = ()
     >>> parse_line("Validation loss at iteration 1000: 2.34")
     {'iteration': 1000.0, 'Validation loss': 2.34}
     """
-    cell = CELL.fullmatch(line)
-    line = f"{cell['key']}: {cell['number']}" if cell is not None else REMARK.sub("", line)
+    cell = CELL.fullmatch(line) if "|" in line else None
+    line = f"{cell['key']}: {cell['number']}" if cell is not None else REMARK.sub("", line) if " (" in line else line
     row, rest, pairs = Row(), line, list(PAIR.finditer(line))
-    own = [found.span("key") for found in pairs if _has_role(_name(found["key"], found["unit"]))]
-    roles = [role for role in ROLE.finditer(line) if not any(a <= role.start() < b for a, b in own)]  # of the line, not of a name
+    roles = list(ROLE.finditer(line))
+    if roles:
+        own = [found.span("key") for found in pairs if _has_role(_name(found["key"], found["unit"]))]
+        roles = [role for role in roles if not any(a <= role.start() < b for a, b in own)]  # of the line, not of a name
     for found in pairs:
         if _add_pair(row, line, found, comma, wanted, roles):
             rest = rest.replace(found[0], " ", 1)
