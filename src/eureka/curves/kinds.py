@@ -104,7 +104,7 @@ def begins_epoch(grid: Grid, drop: Drop, fit: DropFit, steps: Array, epochs: Arr
         return False
     measured = _epochs_at(grid, (drop.onset, drop.tenth, 0.5 * (drop.tenth + drop.ninetieth)), steps, epochs)
     fitted = _epochs_at(grid, (fit.at(0.05), fit.at(0.1), fit.at(0.5)), steps, epochs)
-    return any(_spans_whole(*place, near) for place in (measured, fitted))
+    return any(_spans_whole(onset, tenth, middle, near) for onset, tenth, middle in (measured, fitted))
 
 
 def _epochs_at(grid: Grid, indices: Sequence[float], steps: Array, epochs: Array) -> list[float]:
