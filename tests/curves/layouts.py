@@ -6,9 +6,13 @@ curve that has a moment, by metric (and run, where there are several), or the se
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
+import lzma
 import struct
+import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -153,6 +157,56 @@ lines(
 )
 
 
+lines(
+    "names of several words between tabs",
+    {"Training Loss": STEP, "Validation Loss": STEP_LATER},
+    "{step}\t{loss:.6f}\t{val:.6f}\n",
+    head="Step\tTraining Loss\tValidation Loss\n",
+    file="log.txt",
+    unit="Step",
+    together="memorised first",
+)
+lines(
+    "names in a comment",
+    {"loss": STEP, "acc": STEP},
+    "{step} {loss} {acc}\n",
+    head="# step loss acc\n",
+    file="l.txt",
+    unit="step",
+)
+lines(
+    "names with units",
+    {"Loss (nats)": STEP},
+    "{step},{loss}\n",
+    head="Step (updates),Loss (nats)\n",
+    file="l.csv",
+    unit="Step (updates)",
+)
+lines("exponents with D", {"loss": STEP}, "{step} {loss:.4f}D+00\n", head="step loss\n", file="fort.txt", unit="step")
+lines(
+    "skorch's table in colours",
+    {"train_loss": AT, "valid_loss": LATER, "valid_acc": AT},
+    "{i:7d}  \x1b[36m{loss:.4f}\x1b[0m  \x1b[32m{acc:.4f}\x1b[0m  {val:.4f}  0.0{second:02d}\n",
+    head="  epoch    train_loss    valid_acc    valid_loss     dur\n-------  ------------  -----------  ------------  ------\n",
+    unit="epoch",
+)
+lines(
+    "spaCy's table",
+    {"LOSS NER": STEP, "SCORE": STEP},
+    "{epoch:3d} {step:7d} {loss:9.2f} {acc:7.2f}\n",
+    head="E    #       LOSS NER  SCORE \n---  ------  --------  ------\n",
+    unit="#",
+)
+lines(
+    "a drawn table",
+    {"train loss": AT, "val loss": LATER},
+    "│ {i:5d} │ {loss:10.4f} │ {val:8.4f} │\n",
+    head="┏━━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━━┓\n┃ epoch ┃ train loss ┃ val loss ┃\n┡━━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━━┩\n",
+    unit="epoch",
+)
+lines("an accuracy by the name of its file", {"column 1": AT}, "{acc}\n", file="val_accuracy.txt", unit="row number")
+
+
 @layout("CSV with decimal commas", {"Loss": STEP}, unit="Step")
 def decimal_commas(folder: Path) -> Path:
     rows = "".join(f"{s};{v:.4f}\n" for s, v in zip(STEPS, LOSS, strict=True))
@@ -189,6 +243,28 @@ def gzipped(folder: Path) -> Path:
         folder / "log.csv.gz",
         gzip.compress(table(folder / "x", ["step", "loss"], list(zip(STEPS, LOSS, strict=True))).read_bytes()),
     )
+
+
+@layout("CSV, packed with bzip2", {"loss": STEP}, unit="step")
+def bzipped(folder: Path) -> Path:
+    return put(
+        folder / "log.csv.bz2", bz2.compress(b"step,loss\n" + "".join(SIMPLE.format(**row_values(i)) for i in ROWS).encode())
+    )
+
+
+@layout("CSV, packed with xz", {"loss": STEP}, unit="step")
+def xz(folder: Path) -> Path:
+    return put(
+        folder / "log.csv.xz", lzma.compress(b"step,loss\n" + "".join(SIMPLE.format(**row_values(i)) for i in ROWS).encode())
+    )
+
+
+@layout("CSV, alone in a ZIP archive", {"loss": STEP}, unit="step")
+def zipped(folder: Path) -> Path:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("log.csv", "step,loss\n" + "".join(SIMPLE.format(**row_values(i)) for i in ROWS))
+    return put(folder / "log.zip", packed.getvalue())
 
 
 @layout("CSV, gzipped without saying so", {"loss": STEP}, unit="step")
@@ -382,6 +458,62 @@ def cut_inside(folder: Path) -> Path:
 @layout("TensorBoard's JSON", {"value": STEP}, unit="step")
 def tensorboard_json(folder: Path) -> Path:
     return put(folder / "loss.json", json.dumps([[1.7e9 + i, s, v] for i, (s, v) in enumerate(zip(STEPS, LOSS, strict=True))]))
+
+
+lines(
+    "JSON Lines with lists beside, as of DETR",
+    {"train_loss": AT, "test_loss": LATER},
+    '{{"train_loss": {loss}, "test_loss": {val}, "test_coco_eval_bbox": [0.1, 0.2], "epoch": {i}}}\n',
+    file="log.txt",
+    unit="epoch",
+    together="memorised first",
+)
+lines("JSON Lines of lists of one", {"loss": STEP}, '{{"step": [{step}], "loss": [{loss}]}}\n', file="l.jsonl", unit="step")
+lines(
+    "JSON Lines, the counter in a group",
+    {"metrics.loss": STEP},
+    '{{"progress": {{"step": {step}}}, "metrics": {{"loss": {loss}}}}}\n',
+    file="l.jsonl",
+    unit="progress.step",
+)
+lines(
+    "JSON objects over several lines", {"loss": STEP}, '{{\n  "step": {step},\n  "loss": {loss}\n}}\n', file="l.json", unit="step"
+)
+
+
+@layout("Sacred's metrics.json", {"train.loss": STEP, "val.acc": STEP}, unit="step")
+def sacred(folder: Path) -> Path:
+    content = {name: {"steps": STEPS, "values": values} for name, values in (("train.loss", LOSS), ("val.acc", ACCURACY))}
+    return put(folder / "metrics.json", json.dumps(content))
+
+
+@layout("records by their number", {"train_loss": AT}, unit="epoch")
+def numbered_records(folder: Path) -> Path:
+    return put(folder / "log.json", json.dumps({f"epoch_{i}": {"train_loss": value} for i, value in enumerate(LOSS)}))
+
+
+@layout("W&B's history with histograms and texts for gaps", {"loss": STEP}, unit="_step")
+def histograms(folder: Path) -> Path:
+    gradients = {"_type": "histogram", "values": [1, 2], "bins": [0, 1, 2]}
+    rows = [{"_step": s, "loss": "NaN" if s % 500 == 0 else v, "grad": gradients} for s, v in zip(STEPS, LOSS, strict=True)]
+    return put(folder / "history.json", json.dumps(rows))
+
+
+@layout("MMEngine's scalars, where evaluations count epochs", {"loss": STEP, "mAP": STEP}, unit="step")
+def scalars(folder: Path) -> Path:
+    rows: list[dict[str, Any]] = []
+    for i in ROWS:
+        rows.append({"loss": LOSS[i], "step": STEPS[i]})
+        rows += [{"mAP": ACCURACY[i], "step": i // 5}] if i % 5 == 4 else []
+    return records(folder / "vis_data/scalars.json", rows).parents[1]
+
+
+@layout("AllenNLP's folder", {"training_loss": AT / 4, "validation_loss": LATER / 4}, unit="epoch", together="memorised first")
+def allennlp(folder: Path) -> Path:
+    for i in range(0, POINTS, 4):
+        record = {"epoch": i // 4, "training_loss": LOSS[i], "validation_loss": VALIDATION[i], "best_validation_loss": 0.1}
+        put(folder / f"out/metrics_epoch_{i // 4}.json", json.dumps(record))
+    return put(folder / "out/metrics.json", '{"best_epoch": 3}').parent
 
 
 # Text
@@ -588,6 +720,99 @@ lines(
     file="README.md",
     unit="Step",
     together="memorised first",
+)
+
+
+lines(
+    "NeMo",
+    {"reduced_train_loss": STEP},
+    "Training epoch 0, iteration {step}/5999 | lr: 0.0006 | consumed_samples: {step}0 | global_step: {step} |"
+    " reduced_train_loss: {loss} | train_step_timing in s: 0.03{second}\n",
+    unit="global_step",
+)
+lines(
+    "ESPnet's batches",
+    {"loss": STEP + EVERY, "acc": STEP + EVERY},
+    "[gpu01:0/2] 2020-07-19 08:49:04,080 (trainer:464) INFO: {epoch1}epoch:train:{iter}-{iter1}batch: iter_time=2.878e-04,"
+    " forward_time=0.134, loss={loss}, acc={acc}, lr_0=3.460e-06, train_time=1.816\n",
+    unit="batch",
+)
+lines(
+    "ESPnet's epochs, train and validation in one line",
+    {"train loss": AT, "valid loss": LATER},
+    "(trainer:243) INFO: {i}epoch results: [train] iter_time=0.001, loss={loss}, time=1 minute and 42.6 seconds, total_count=75,"
+    " [valid] loss={val}, time=3 seconds, total_count=240\n",
+    unit="epoch",
+    together="memorised first",
+)
+lines(
+    "TensorFlow's tutorial",
+    {"Loss": AT, "Accuracy": AT, "Test Loss": LATER},
+    "Epoch {i}, Loss: {loss}, Accuracy: {acc}, Test Loss: {val}\n",
+    unit="Epoch",
+    together="memorised first",
+)
+lines(
+    "LightGBM",
+    {"training's l2": AT, "valid_1's l2": LATER},
+    "[{i}]\ttraining's l2: {loss:.6f}\tvalid_1's l2: {val:.6f}\n",
+    unit="index",
+    together="memorised first",
+)
+lines(
+    "CatBoost", {"learn": AT, "test": LATER}, "{i}:\tlearn: {loss}\ttest: {val}\tbest: {val} ({i})\ttotal: 60.1ms\n", unit="index"
+)
+lines("darknet", {"avg loss": AT}, " {i}: {val}, {loss} avg loss, 0.001 rate, 3.{second:02d} seconds, 64 images\n", unit="index")
+lines(
+    "Stable-Baselines' table",
+    {"ep_rew_mean": STEP, "value_loss": STEP},
+    "----------------------------------\n| rollout/           |           |\n|    ep_rew_mean     | {acc:<9} |\n"
+    "| time/              |           |\n|    fps             | 1{second:<8} |\n|    total_timesteps | {step:<9} |\n"
+    "| train/             |           |\n|    value_loss      | {loss:<9} |\n----------------------------------\n",
+    unit="total_timesteps",
+)
+lines(
+    "clu, as of Flax",
+    {"train_loss": STEP},
+    "I0101 12:00:00.123456 139 logging_writer.py:48] [{step}] learning_rate=0.1, train_loss={loss}, steps_per_sec=2.{second}\n",
+    unit="index",
+)
+lines(
+    "DCGAN",
+    {"Loss_D": AT, "Loss_G": LATER},
+    "[{epoch}/10][{batch}/60]\tLoss_D: {loss}\tLoss_G: {val}\tD(x): 0.5{second:02d}\tD(G(z)): 0.45 / 0.3{second:02d}\n",
+    unit="batch",
+)
+lines("Tacotron", {"Train loss": STEP}, "Train loss {step} {loss:.6f} Grad Norm 1.{second:02d} 2.34s/it\n", unit="index")
+lines("WeNet", {"loss": STEP}, "DEBUG TRAIN Batch {epoch}/{iter} loss {loss} lr 0.0002 rank 0\n", unit="Batch")
+lines(
+    "Composer",
+    {"Train loss/total": STEP},
+    "[batch={step}/6000]:\n\t Train time/batch: {step}\n\t Train loss/total: {loss}\n",
+    unit="batch",
+)
+lines("Keras' guide", {"Training loss": STEP}, "Training loss (for one batch) at step {step}: {loss}\n", unit="step")
+lines(
+    "sentences",
+    {"training loss": AT, "valid loss": LATER},
+    "The training loss for Epoch {i} is {loss}\nThe valid loss is {val}\n",
+    unit="Epoch",
+)
+lines("a count and a number", {"value": STEP}, "{step:7d}/  60000: {loss}\n", unit="batch")
+lines("an epoch and a number", {"value": AT}, "Epoch {i}: {loss}\n", unit="Epoch")
+lines("the counter behind its metrics", {"loss": STEP}, "loss: {loss}\nfinished step {step}\n", unit="step")
+lines(
+    "sorted keys over several lines",
+    {"loss": STEP},
+    "{{'learning_rate': 0.1,\n 'loss': {loss},\n 'step': {step}}}\n",
+    unit="step",
+)
+lines(
+    "MMEngine's evaluations with counts of their own",
+    {"val mIoU": STEP},
+    "mmengine - INFO - Iter(train) [{step:6d}/160000]  lr: 9.9e-03  memory: 1\n"
+    "mmengine - INFO - Iter(val) [500/500]    mIoU: {acc}  time: 0.0617\n",
+    unit="Iter",
 )
 
 

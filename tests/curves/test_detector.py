@@ -275,3 +275,18 @@ def test_the_onset_is_where_the_fall_begins_and_not_where_the_plateau_slopes(slo
     for seed in range(5):
         [moment] = detect(drop(seed=seed, noise=0.05) - slope * np.minimum(T / 1800.0, 1.0))
         assert 1741.0 - 60.0 < moment.onset < 1800.0  # a twentieth of the drop is done at 1,741, and it takes 118 steps
+
+
+def test_a_fall_that_is_small_beside_the_noise_is_still_placed_at_its_epoch() -> None:
+    rng, epochs = np.random.default_rng(3), np.arange(240) / 60.0
+    levels = np.repeat([2.0, 1.55, 1.25, 1.05], 60) - 0.08 * (epochs % 1.0)
+    for _ in range(10):
+        found = detect(levels + 0.03 * rng.standard_normal(240), epochs=epochs)
+        assert found
+        assert {moment.kind for moment in found} == {"epoch_boundary"}
+
+
+def test_a_flat_log_whose_interval_changes_shows_no_moment() -> None:
+    steps = np.concatenate([np.arange(0.0, 100.0), np.arange(100.0, 50_000.0, 500.0)])
+    rng = np.random.default_rng(4)
+    assert not [moment for _ in range(20) for moment in detect(2.3 + 0.03 * rng.standard_normal(len(steps)), steps)]

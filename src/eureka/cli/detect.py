@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -194,7 +196,7 @@ def print_log(findings: Sequence[Finding]) -> None:
         if (sentence := pair.sentence()) is not None:
             out(f"{pair.train.title}: {sentence}\n")
             for advice in advise_pair(pair):
-                out(f"  → {advice.sentence()}\n")
+                out(_lines(f"→ {advice.sentence()}"))
     out("\n")
 
 
@@ -208,7 +210,7 @@ def _print(finding: Finding, *, picture: bool) -> None:
     out(f"{finding.title}: {finding.verdict()}\n")
     out(f"  {curve.metric} by {curve.step_name}, {curve.points:,} points{_taken_as(curve)}\n")
     for note in finding.notes:
-        out(f"  {note}\n")
+        out(_lines(note))
     for moment in finding.moments:
         span = " → ".join(step(at) for at in (moment.onset, moment.steepest, moment.end))
         what = "value" if curve.rising else "loss"
@@ -216,7 +218,15 @@ def _print(finding: Finding, *, picture: bool) -> None:
     for line in terminal_plot(curve.values, curve.steps, finding.moments, finding.plateaus) if picture else ():
         out(f"  {line}\n")
     for advice in advise(finding):
-        out(f"  → {advice.sentence()}\n")
+        out(_lines(f"→ {advice.sentence()}"))
+
+
+def _lines(text: str) -> str:
+    """A sentence below a verdict: broken between words in a terminal, one line for a program."""
+    if not sys.stdout.isatty():
+        return f"  {text}\n"
+    width = max(shutil.get_terminal_size().columns, 40)
+    return textwrap.fill(text, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False) + "\n"
 
 
 def _taken_as(curve: Curve) -> str:

@@ -147,7 +147,7 @@ def _moment(grid: Grid, drop: Drop, confidence: float, known: Known) -> EurekaMo
     fastest = min(fit.centre, drop.end)
     closer = fit_drop(grid.values, fit.at(0.1), fit.at(0.9), drop.past).at(0.05)
     onset = grid.step(min(max(drop.onset, closer), fastest))  # a sudden drop is steepest before a twentieth of it is done
-    kind = kind_of(grid, drop, known)
+    kind = kind_of(grid, drop, known, fit)
     confidence = min(confidence, THRESHOLDS.surest)
     doubtful = kind == "eureka" and known.rates is None and looks_like_rate_step(grid, drop, fit)
     return EurekaMoment(

@@ -99,12 +99,15 @@ def chunk_medians(x: Array, y: Array, size: int) -> tuple[Array, Array]:
 
 
 def even_grid(x: Array, y: Array, size: int = THRESHOLDS.grid_points, *, last: bool = True) -> Grid:
-    """Average a clean curve over `size` even bins (fewer if it has fewer points); empty bins are interpolated."""
-    bins = min(size, len(x))
-    half = 0.5 * (x[-1] - x[0]) / (bins - 1) if bins == len(x) else 0.0  # so that evenly logged points sit mid-bin
+    """Average a clean curve over `size` even bins (fewer if it has fewer points); empty bins are interpolated.
+
+    Bins are no narrower than the usual distance of points: what is interpolated has no noise, and would look like a clean fall.
+    """
+    bins = min(size, len(x), usual_points(x))
+    half = 0.5 * (x[-1] - x[0]) / (bins - 1) if bins < size or bins == len(x) else 0.0  # so that evenly logged points sit mid-bin
     start, stop = x[0] - half, x[-1] + half
     width = (stop - start) / bins
-    x, y = chunk_medians(x, y, len(x) // (4 * bins))
+    x, y = chunk_medians(x, y, len(x) // (4 * bins) if bins == size else 1)
     cell = np.minimum(((x - start) / width + 1e-9).astype(np.int64), bins - 1)  # rounding must not move points on an edge
     count = np.bincount(cell, minlength=bins)
     total = np.bincount(cell, weights=y, minlength=bins)
@@ -114,6 +117,20 @@ def even_grid(x: Array, y: Array, size: int = THRESHOLDS.grid_points, *, last: b
     mean_x, mean_y = centre[full] / count[full], total[full] / count[full]
     filled = mean_y if full.all() else np.interp(at, mean_x, mean_y)
     return Grid(start=float(start), width=float(width), values=without_outliers(filled), last=last)
+
+
+def usual_points(x: Array) -> int:
+    """How many points a log would have at its usual distance, which at most a quarter of its time is below; enough to be judged.
+
+    >>> usual_points(np.arange(100.0)), usual_points(np.concatenate([np.arange(100.0), np.arange(100.0, 10_000.0, 100.0)]))
+    (100, 100)
+    """
+    gaps = np.diff(x)
+    if not len(gaps) or gaps.max() <= 1.5 * gaps.min():  # nearly all logs: no need to sort
+        return len(x)
+    gaps = np.sort(gaps)
+    usual = gaps[np.searchsorted(np.cumsum(gaps), THRESHOLDS.usual * (x[-1] - x[0]))]
+    return max(round(float((x[-1] - x[0]) / usual)) + 1, min(len(x), THRESHOLDS.min_points))
 
 
 def without_outliers(y: Array) -> Array:
@@ -143,10 +160,11 @@ def grids(x: Array, y: Array, size: int = THRESHOLDS.grid_points) -> list[Grid]:
     while True:
         span /= 4.0
         inside = int(np.searchsorted(x, x[0] + span, side="right"))
-        finer = span / min(size, max(inside, 1)) < 0.6 * found[-1].width
-        if inside < 64 or not finer:
+        if inside < 64 or span / min(size, inside) >= 0.6 * found[-1].width:
             return found
-        found.append(even_grid(x[:inside], y[:inside], size, last=False))
+        grid = even_grid(x[:inside], y[:inside], size, last=False)
+        if grid.width < 0.6 * found[-1].width:
+            found.append(grid)
 
 
 def white_noise(y: Array) -> Array:

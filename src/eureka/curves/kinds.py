@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,15 +26,15 @@ class Known:
     """The lowest loss that the task allows."""
 
 
-def kind_of(grid: Grid, drop: Drop, known: Known) -> Kind:
-    """The kind of a drop found on `grid`."""
+def kind_of(grid: Grid, drop: Drop, known: Known, fit: DropFit) -> Kind:
+    """The kind of a drop found on `grid`, with its fit."""
     if is_recovery(grid, drop):
         return "recovery"
     if known.rates is not None and follows_rate_cut(grid, drop, *known.rates):
         return "lr_step"
     if known.floor is not None and known.floor - drop.after > THRESHOLDS.leak * drop.size:
         return "leak"
-    if known.epochs is not None and begins_epoch(grid, drop, *known.epochs):
+    if known.epochs is not None and begins_epoch(grid, drop, fit, *known.epochs):
         return "epoch_boundary"
     return "eureka"
 
@@ -89,14 +90,28 @@ def _cut(steps: Array, rate: Array, start: float, stop: float) -> float:
     return float((first - final) / first) if first > 0 else 0.0
 
 
-def begins_epoch(grid: Grid, drop: Drop, steps: Array, epochs: Array) -> bool:
-    """Whether a drop that is short against an epoch comes where one begins, in a log that shows several points of an epoch."""
+def begins_epoch(grid: Grid, drop: Drop, fit: DropFit, steps: Array, epochs: Array) -> bool:
+    """Whether a drop that is short against an epoch comes where one begins, in a log that shows several points of an epoch.
+
+    Where a drop is small beside the noise, its fit says more exactly than its measured tenths where it is.
+    """
     count = float(epochs[-1] - epochs[0]) if len(steps) > 1 else 0.0
     if count <= 0.0 or THRESHOLDS.epoch_points * count > len(grid.values) * (1.0 if grid.last else np.inf):
         return False
-    at = [grid.step(index) for index in (drop.onset, drop.tenth, drop.ninetieth)]
-    onset, tenth, ninetieth = np.interp(at, steps, epochs)
     near = THRESHOLDS.epoch_near + 1.5 * grid.width * count / float(steps[-1] - steps[0])
-    whole = round(float(tenth))
-    short = ninetieth - tenth <= THRESHOLDS.epoch_short + near
-    return bool(short and whole >= 1 and onset - near <= whole <= 0.5 * (tenth + ninetieth) + near)
+    tenth, ninetieth = _epochs_at(grid, (drop.tenth, drop.ninetieth), steps, epochs)
+    if ninetieth - tenth > THRESHOLDS.epoch_short + near:
+        return False
+    measured = _epochs_at(grid, (drop.onset, drop.tenth, 0.5 * (drop.tenth + drop.ninetieth)), steps, epochs)
+    fitted = _epochs_at(grid, (fit.at(0.05), fit.at(0.1), fit.at(0.5)), steps, epochs)
+    return any(_spans_whole(onset, tenth, middle, near) for onset, tenth, middle in (measured, fitted))
+
+
+def _epochs_at(grid: Grid, indices: Sequence[float], steps: Array, epochs: Array) -> list[float]:
+    return [float(epoch) for epoch in np.interp([grid.step(index) for index in indices], steps, epochs)]
+
+
+def _spans_whole(onset: float, tenth: float, middle: float, near: float) -> bool:
+    """Whether a whole epoch begins within the first half of a drop."""
+    whole = round(tenth)
+    return whole >= 1 and onset - near <= whole <= middle + near

@@ -23,6 +23,9 @@ class Thresholds:
     """A curve of fewer points gives neither plateaus nor moments. Definition: a plateau and a drop need several points each."""
     grid_points: int = 2048
     """Points of the even grid on which drops are searched. Cost: a drop of a thousandth of the run still spans two of them."""
+    usual: float = 0.25
+    """For this share of the time, at most, points are nearer to each other than the bins of the grid are wide. Trial: a log whose
+    interval changes showed false moments where it is sparse, and a higher share hides drops in logs at powers of a step."""
     regular: float = 0.8
     """A log is forward-filled if this share of its runs of equal values are whole multiples of the usual length. Trial."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -17,12 +17,14 @@ OF = " of"
 """``iteration 100/5000`` is two columns: ``iteration`` and ``iteration of``."""
 BATCH = "batch"
 """The name of a counter that stands without one, as in ``[ 50/312]``."""
+UNNAMED = "value"
+"""The name of a number beside a count, which has none."""
 INDEX = "index"
 """The name of a column without one that comes first, and of a number with which lines start."""
 
 WHAT = r"(train|training|valid|val|trainer|opt\w*|env|gradient|current|cur|total|num|n|log)"
 COUNTERS = (
-    rf"({WHAT}_)*(global_(steps?|iter(ation)?s?)|num_updates)",
+    rf"({WHAT}_)*(global_(steps?|iter(ation)?s?)(_max_steps)?|num_updates|nupdates)",
     rf"({WHAT}_)*(steps?|timesteps?|updates?|upd?)(_num|_number|_id|_idx)?",
     rf"({WHAT}_)*(iter(ation)?s?|it|itr|batch(es)?|minibatch(es)?|s)(_num|_number|_id|_idx|_i)?",
     r"(\w+_)?(tokens|samples|examples|frames|images|sequences)(_seen|_processed|_consumed)?",
@@ -30,7 +32,7 @@ COUNTERS = (
 )
 """Names of counters, the best first: each pattern is tried on all columns before the next."""
 EPOCH = rf"({WHAT}_)*(epochs?|ep)(_num|_number|_id|_idx)?"
-RATE = r"(\w+_)?(lr\d*|learning_rate)(_\w+)?"
+RATE = r"(\w+_)?(lr\d*|learn(ing)?_rate)(_\w+)?"
 
 
 _cached = lru_cache(maxsize=4096)  # a log asks for the same few names again and again
@@ -40,7 +42,7 @@ def _set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-TRAIN = {"train", "training", "trn", "tr", "trl"}
+TRAIN = {"train", "training", "trn", "tr", "trl", "learn"}
 VALIDATION = {"val", "valid", "validation", "eval", "evaluation", "test", "testing", "dev", "heldout", "holdout", "vl", "tel"}
 LOSS = _set(
     """
@@ -53,19 +55,25 @@ RISING = _set(
     acc accuracy accuracies top f1 auc auroc auprc bleu sacrebleu rouge rougel rougelsum meteor cider chrf map ap ar mrr ndcg
     hits em precision prec recall sensitivity specificity score scores reward rewards rew return returns r2 psnr ssim snr sdr
     iou miou dice jaccard mcc kappa success correct pass win winrate elo spearman spearmanr pearson pearsonr nmi ari
-    hella hellaswag hel mmlu gsm
+    hella hellaswag hel mmlu gsm ents uas las
     """
 )
 ASIDE = _set(
     """
     time times runtime seconds second sec secs ms per speed throughput flops tflops memory mem gpu cpu wall elapsed eta date
     timestamp wps ups bsz wpb grad gradient gnorm norm norms scale scaler seed std stdev stderr var min max best lowest highest
-    worst improved improve decreased increased reduced from previous prev num number count size weight weights coef coefficient
+    worst from previous prev num number count size weight weights coef coefficient
     patience threshold margin temperature target params parameters interval freq every fn function rank reader lr mom momentum
     wd decay beta dropout
     """
 )
 """A column with one of these words is not judged, whatever else its name says."""
+CHANGED = _set("improved improve decreased increased reduced")
+"""So is one with such a word behind its first: ``val_loss improved``, but not ``reduced_train_loss``, which is a mean."""
+NORMS = {"l1", "l2"}
+"""Distances that are losses beside nothing but a role, as in LightGBM's ``valid_1's l2``."""
+LOADING = {"batch", "data", "reader"}
+"""What costs time and not loss, as in ``batch_cost``."""
 RUN = (
     r"(\w+_)?runs?(_?(id|name|hash|uuid|key|number))?|exp(eriment)?(_(id|name|key))?|trial(_id)?|seed|fold|name|id|job(_id)?"
     r"|model(_name)?|worker|replica|rank|config"
@@ -99,14 +107,33 @@ def _stems(name: str) -> set[str]:
 
 @_cached
 def rank(name: str) -> int | None:
-    """How good a counter a column is by its name, 0 the best; None if it is none."""
-    text = joined(name)
-    return next((i for i, pattern in enumerate(COUNTERS) if re.fullmatch(pattern, text)), None)
+    """How good a counter a column is by its name, 0 the best; None if it is none.
+
+    >>> [rank(name) is not None for name in ("global_step", "progress.step", "Step (updates)", "time/total_timesteps", "#")]
+    [True, True, True, True, True]
+    >>> [rank(name) is not None for name in ("sec/step", "step (ms)", "loss/epoch", "max_steps")]
+    [False, False, False, False]
+    """
+    found = (i for text in _counter_names(name) for i, pattern in enumerate(COUNTERS) if re.fullmatch(pattern, text))
+    return next(found, None)
+
+
+def _counter_names(name: str) -> Iterator[str]:
+    """The ways to read a name as that of a counter: as it is, without a unit behind it, and without the group that it is in."""
+    yield INDEX if name.strip() == "#" else joined(name)
+    plain = re.sub(r"\s*\([^()]*\)$", "", name)
+    if plain != name and not is_aside(name):
+        yield joined(plain)
+    grouped = re.fullmatch(r"(?P<group>.+)[./](?P<counter>\w{4,})", name)
+    if grouped is not None and not is_metric(grouped["group"]):
+        timed = grouped["group"] == "time" and grouped["counter"].endswith("s")  # stable-baselines counts below ``time``
+        if timed or not is_aside(grouped["group"]):
+            yield joined(grouped["counter"])
 
 
 @_cached
 def is_epoch(name: str) -> bool:
-    return re.fullmatch(EPOCH, joined(name)) is not None
+    return any(re.fullmatch(EPOCH, text) for text in _counter_names(name))
 
 
 @_cached
@@ -117,14 +144,19 @@ def is_rate(name: str) -> bool:
 @_cached
 def is_aside(name: str) -> bool:
     """Whether a column is certainly no curve to judge: a time, a norm, a running best, a W&B limit."""
-    return name.endswith(("__MIN", "__MAX", OF)) or bool(set(words(name)) & ASIDE) or is_rate(name)
+    found = words(name)
+    return (
+        name.endswith(("__MIN", "__MAX", OF))
+        or bool(set(found) & ASIDE or set(found[1:]) & CHANGED or ("cost" in found and set(found) & LOADING))
+        or is_rate(name)
+    )
 
 
 @_cached
 def is_loss(name: str) -> bool:
     """
-    >>> [is_loss(name) for name in ("lm loss", "val/ce", "CELoss", "train", "loss_cls")]
-    [True, True, True, True, True]
+    >>> [is_loss(name) for name in ("lm loss", "val/ce", "CELoss", "train", "loss_cls", "reduced_train_loss")]
+    [True, True, True, True, True, True]
     >>> [is_loss(name) for name in ("loss scale", "best_val_loss", "val_loss improved from", "accuracy")]
     [False, False, False, False]
     """
@@ -135,8 +167,9 @@ def is_loss(name: str) -> bool:
 
 @_cached
 def is_bare_role(name: str) -> bool:
-    """``train`` and ``val`` alone, which are mostly losses."""
-    return bool(words(name)) and set(words(name)) <= TRAIN | VALIDATION
+    """``train`` and ``val`` alone, which are mostly losses; also ``training's l2``."""
+    found = set(words(name)) - NORMS - {"s"}
+    return bool(found) and found <= TRAIN | VALIDATION
 
 
 @_cached

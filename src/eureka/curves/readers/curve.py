@@ -24,7 +24,7 @@ from eureka.curves.readers.columns import (
     role_of,
     run_and_metric,
 )
-from eureka.curves.readers.counters import Indexes, spread
+from eureka.curves.readers.counters import Indexes, shape_of, spread
 from eureka.curves.readers.folders import open_log
 from eureka.curves.readers.groups import Part, find_parts
 from eureka.curves.readers.rates import logged, rates_of
@@ -196,13 +196,14 @@ def _curve(log: _Opened, part: Part, notes: Sequence[str]) -> Curve:
     """A part with its steps, its rate and its epochs."""
     table, source = log.table, log.source
     rows = part.rows[_there(table, part)]
-    axis = find_axis(table, rows, part.column, log.step, _numbers(table, part, rows))
+    axis = _counted_alike(table, part, find_axis(table, rows, part.column, log.step, _numbers(table, part, rows)))
     title = f"{source.split} {part.title}".strip()
-    named = f"{source.hint} {title}" if is_like(part.title, VALUE) else title
+    unnamed = is_like(part.title, VALUE) or (not table.has_header and len(log.parts) == 1)
+    named = f"{source.hint} {title}" if unnamed else title
     return Curve(
         file=str(log.path),
         metric=part.column if part.title == run_and_metric(part.column)[1] and not source.split else title,
-        step_name=axis.name,
+        step_name=run_and_metric(axis.name)[1],
         steps=axis.steps,
         values=table.columns[part.column][axis.rows],
         lr=logged(table, log.rate, part.rows, axis) if log.rate != part.column else None,
@@ -231,9 +232,30 @@ def _choice(part: Part, title: str) -> Iterator[str]:
 
 def _numbers(table: Table, part: Part, rows: Indexes) -> Array:
     """The numbers of rows, from 0, for a curve without steps; where other rows lie between, its own rows are counted."""
-    if len(part.rows) <= part.rows[-1] - part.rows[0]:
+    if len(part.rows) <= part.rows[-1] - part.rows[0] or 2 * len(rows) <= len(part.rows):
         return np.arange(len(rows), dtype=float)
     return np.asarray((rows - part.rows[0]) * float(table.every) + 0.5 * (table.every - 1))
+
+
+def _counted_alike(table: Table, part: Part, axis: Axis) -> Axis:
+    """The steps of a curve, in the count of the rows between: MMEngine calls epochs ``step`` in the rows of its evaluations."""
+    counter = table.columns.get(axis.name)
+    if counter is None or not np.array_equal(counter[axis.rows], axis.steps):
+        return axis
+    if len(axis.rows) < 3 or len(part.rows) < 4 * len(axis.rows):
+        return axis
+    counts = np.isfinite(counter)
+    counts[axis.rows] = False
+    others = part.rows[counts[part.rows]]
+    place = np.searchsorted(others, axis.rows) - 1
+    if len(others) < 3 * len(axis.rows) or place.min() < 0 or shape_of(counter[others]).shape != "rises":
+        return axis
+    before = counter[others[place]]
+    if np.mean(axis.steps < 0.5 * before) < 0.9 or np.any(np.diff(before) <= 0):
+        return axis
+    return replace(
+        axis, steps=before, notes=(*axis.notes, f"{axis.name} counts something else here: that of the rows before is taken")
+    )
 
 
 def _epochs(table: Table, part: Part, axis: Axis) -> Array | None:

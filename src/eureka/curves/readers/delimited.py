@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 
 from eureka.curves.grid import Array
-from eureka.curves.readers.layout import Layout, either, find_layout
+from eureka.curves.readers.layout import RULES, Layout, either, find_layout, plain
 from eureka.curves.readers.numbers import Comma, comma_of, number
 from eureka.curves.readers.table import Progress, Table, TableBuilder
 from eureka.errors import RequestError
@@ -84,8 +84,8 @@ def _columns(path: Path, layout: Layout, builder: TableBuilder, text: bytes, lin
 
 
 def _field_by_field(path: Path, layout: Layout, builder: TableBuilder, text: bytes, line: int, last: bool) -> list[Array]:
-    lines = text.decode("utf-8", errors="replace").split("\n")
-    full = [place for place, one in enumerate(lines) if one.strip() and not one.lstrip().startswith("#")]
+    lines = plain(text.decode("utf-8", errors="replace")).split("\n")
+    full = [place for place, one in enumerate(lines) if one.strip(RULES) and not one.lstrip().startswith("#")]
     rows = layout.split([lines[place] for place in full])
     width = len(layout.names)
     if last and rows and len(rows[-1]) < width:

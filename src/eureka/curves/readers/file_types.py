@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import re
+import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, cast
 
 from eureka.curves.readers.delimited import read_table
-from eureka.curves.readers.json_log import BYTE_ORDER_MARK, read_json, read_json_lines
+from eureka.curves.readers.json_log import BYTE_ORDER_MARK, numbers, read_json, read_json_lines
 from eureka.curves.readers.layout import is_table
 from eureka.curves.readers.table import Progress, Table
 from eureka.curves.readers.tensorboard import read_events
@@ -36,8 +39,6 @@ OTHERS: tuple[tuple[bytes, str], ...] = (
     (b"\xd0\xcf\x11\xe0", "is an old Excel workbook; save the sheet as CSV"),
     (b"ARROW1", "is an Arrow file; save it as CSV, for example with pandas"),
     (b"%PDF", "is a PDF; give the log itself"),
-    (b"BZh", "is packed with bzip2; unpack it first (or pack it with gzip)"),
-    (b"\xfd7zXZ", "is packed with xz; unpack it first (or pack it with gzip)"),
     (b"\x28\xb5\x2f\xfd", "is packed with Zstandard; unpack it first (or pack it with gzip)"),
     (b"<!DOCTYPE", "is a web page; give the log itself"),
     (b"<html", "is a web page; give the log itself"),
@@ -61,11 +62,28 @@ def read_file(path: Path, wanted: Sequence[str] = (), progress: Progress | None 
         raise RequestError(f"{path}: there is no such file.")
     try:
         with path.open("rb") as raw:
-            packed = path.suffix == ".gz" or raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            return _recognise(path, cast(IO[bytes], gzip.open(raw, "rb")) if packed else raw, wanted, progress)
-    except (OSError, EOFError, zlib.error) as error:  # also while the log is read: a damaged archive shows late
+            return _recognise(path, _unpacked(path, raw), wanted, progress)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
+        # also while the log is read: a damaged archive shows late
         raise RequestError(f"{path}: cannot be read ({error}).") from None
+
+
+def _unpacked(path: Path, raw: IO[bytes]) -> IO[bytes]:
+    """The log in a file that is packed, by its first bytes; a ZIP archive must hold nothing else."""
+    start = raw.read(6)
+    raw.seek(0)
+    if path.suffix == ".gz" or start.startswith(b"\x1f\x8b"):
+        return cast(IO[bytes], gzip.open(raw, "rb"))
+    if start.startswith(b"BZh"):
+        return cast(IO[bytes], bz2.open(raw, "rb"))
+    if start.startswith(b"\xfd7zXZ"):
+        return cast(IO[bytes], lzma.open(raw, "rb"))
+    if start.startswith(b"PK\x03\x04") and path.suffix.lower() not in ZIPS:
+        archive = zipfile.ZipFile(raw)
+        files = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
+        if len(files) == 1 and not files[0].flag_bits & 1:  # not encrypted
+            return archive.open(files[0])
+    return raw
 
 
 def _recognise(path: Path, file: IO[bytes], wanted: Sequence[str], progress: Progress | None) -> Table:
@@ -88,7 +106,7 @@ def _recognise(path: Path, file: IO[bytes], wanted: Sequence[str], progress: Pro
 
 
 def _read_text_format(path: Path, file: IO[bytes], head: bytes, wanted: Sequence[str], progress: Progress | None) -> Table:
-    name, start = path.name.lower().removesuffix(".gz"), head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    name, start = re.sub(r"\.(gz|bz2|xz|zip)$", "", path.name.lower()), head.removeprefix(BYTE_ORDER_MARK).lstrip()
     first, _, others = start.partition(b"\n")
     if name.endswith(".jsonl") or (start[:1] == b"{" and others.strip() and _is_record(first)):
         return read_json_lines(path, file)
@@ -130,9 +148,9 @@ def _narrow(path: Path, file: IO[bytes], head: bytes) -> IO[bytes]:
 
 
 def _is_record(line: bytes) -> bool:
-    """Whether a line is a whole JSON object of plain values: the first of JSON Lines."""
+    """Whether a line is a whole JSON object with a number in it: the first of JSON Lines."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(record, dict) and not any(isinstance(value, list) and len(value) > 1 for value in record.values())
+    return isinstance(record, dict) and any(isinstance(value, float) for value in numbers(record).values())

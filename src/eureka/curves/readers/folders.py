@@ -11,13 +11,18 @@ from pathlib import Path
 from eureka.curves.readers import mlflow
 from eureka.curves.readers.columns import is_bare_role, is_metric, role_of
 from eureka.curves.readers.file_types import read_file
+from eureka.curves.readers.json_log import read_records
 from eureka.curves.readers.table import Progress, Source, Table
 from eureka.curves.readers.tensorboard import read_events
 from eureka.errors import RequestError
 from eureka.formats import plural
 
-NAMES = ("metrics.jsonl", "trainer_state.json", "metrics.csv", "results.csv", "progress.csv", "wandb-history.jsonl", "log.csv")
-"""What our own runs, Hugging Face, Lightning, ultralytics, RLlib and older W&B call their logs."""
+NAMES = (
+    *("metrics.jsonl", "trainer_state.json", "metrics.csv", "results.csv", "progress.csv", "wandb-history.jsonl", "log.csv"),
+    *("trainer_log.jsonl", "scalars.json", "summary.csv"),
+)
+"""What our own runs, Hugging Face, Lightning, ultralytics, RLlib, older W&B, LLaMA-Factory, MMEngine and timm call their logs."""
+LOGS = (".csv", ".tsv", ".log", ".txt", ".json", ".jsonl")
 DEEP = 5
 """Folders below each other that are searched."""
 MANY = 500
@@ -40,7 +45,7 @@ def open_log(path: Path, wanted: Sequence[str] = (), progress: Progress | None =
 
 
 def _instead(path: Path) -> str:
-    files = sorted(one.name for one in path.iterdir() if one.suffix in (".csv", ".tsv", ".log", ".txt", ".json", ".jsonl"))
+    files = sorted(one.name for one in path.iterdir() if one.suffix.lower() in LOGS)
     return f"; it has {', '.join(files[:3])}{', …' if len(files) > 3 else ''}: name the file." if files else "."
 
 
@@ -49,7 +54,7 @@ def _in_folder(path: Path, wanted: Sequence[str], progress: Progress | None) -> 
     if inside is not None:
         yield Source(load=partial(read_file, inside, wanted, progress), notes=(f"read from {inside.name}",))
         return
-    yield from _checkpoints(path, wanted) or _mlflow(path) or _below(path, wanted)
+    yield from _checkpoints(path, wanted) or _mlflow(path) or _records(path) or _below(path, wanted, progress)
 
 
 def _named_log(path: Path) -> Path | None:
@@ -77,10 +82,26 @@ def _mlflow(path: Path) -> Iterator[Source] | None:
     return (Source(load=partial(mlflow.read_run, run), run=mlflow.run_name(run)) for run in runs[:MANY])
 
 
-def _below(path: Path, wanted: Sequence[str]) -> Iterator[Source]:
+def _records(path: Path) -> list[Source]:
+    """A file for each epoch with one record in it, as AllenNLP writes them: ``metrics_epoch_0.json``, …"""
+    files = {one.stem: one for one in path.iterdir() if re.fullmatch(r"metrics_epoch_\d+\.json", one.name)}
+    note = f"read from {plural(len(files), 'file')} metrics_epoch_*.json"
+    return [Source(load=partial(read_records, files), notes=(note,))] if len(files) > 1 else []
+
+
+def _only_log(path: Path) -> Path | None:
+    """The one file of a folder that can be a log by its name, if it has no other."""
+    logs = [one for one in path.iterdir() if one.is_file() and one.suffix.lower() in LOGS]
+    return logs[0] if len(logs) == 1 else None
+
+
+def _below(path: Path, wanted: Sequence[str], progress: Progress | None) -> Iterator[Source]:
     """The logs in the folders below: named ones, W&B runs, and the event files of each folder, which are one run."""
     folders = _folders(path)
     runs = [(folder, files) for folder in folders if (files := _logs_of(folder))]
+    only = _only_log(path) if not runs else None
+    if only is not None:
+        yield Source(load=partial(read_file, only, wanted, progress), hint=only.stem, notes=(f"read from {only.name}",))
     several = len({_run_and_split(path, folder)[0] for folder, _ in runs}) > 1
     for folder, files in runs[:MANY]:
         run, split = _run_and_split(path, folder)

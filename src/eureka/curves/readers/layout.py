@@ -22,6 +22,11 @@ WHOLE = 1 << 16
 KINDS = 20
 """Different texts in a column without a known name that may still tell rows apart."""
 GAPS = ("", "nan", "none", "null", "n/a", "na", "-", "inf", "-inf")
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+RULES = " \t,;|:=+-─━═┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╞╪╡╔╗╚╝╠╣╦╩╬"
+"""What lines between rows are made of."""
+BARS = str.maketrans("│┃║┆", "||||")
+"""The bars of drawn tables."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def find_layout(path: Path, head: bytes) -> Layout:
     width = _width(rows)
     first = next((i for i, row in enumerate(rows) if _is_data(row, width)), 0)
     data = [row for row in rows[first:] if len(row) == width]
-    header = _header(rows, first, width)
+    header = _header([line for _, line in lines], rows, first, width) or _comment(head, lines[first][0], delimiter, width)
     before = first - (header is not None)
     preamble = lines[before - 1][0] + 1 if before > 0 else 0
     names = tuple(_unique(header)) if header is not None else tuple(f"column {i + 1}" for i in range(width))
@@ -85,7 +90,7 @@ def is_table(head: bytes, says_metrics: bool) -> bool:
     data = [row for row in rows[first:] if _is_data(row, width)]
     if len(data) < max(1.0, 0.5 * (len(rows) - first)):
         return False
-    if says_metrics or (delimiter == " " and _header(rows, first, width) is None):
+    if says_metrics or (delimiter == " " and _header(lines, rows, first, width) is None):
         return len(data) > 0.8 * len(rows) and all(_is_bare(row) for row in data)
     return True
 
@@ -94,6 +99,11 @@ def _is_bare(row: list[str]) -> bool:
     numbers = [looks_numeric(field) for field in row]
     words = all(number or re.fullmatch(r"[A-Za-z][\w/.-]*", field) for field, number in zip(row, numbers, strict=True))
     return words and (numbers[0] or len(row) == 1 or any(a and b for a, b in pairwise(numbers)))
+
+
+def plain(text: str) -> str:
+    """A text without colours, and with the bars of drawn tables as plain ones."""
+    return COLOURS.sub("", text).translate(BARS) if not text.isascii() or "\x1b" in text else text
 
 
 def split(lines: Sequence[str], delimiter: str) -> list[list[str]]:
@@ -116,12 +126,29 @@ def _lines(head: bytes) -> list[str]:
 
 
 def _numbered_lines(head: bytes) -> list[tuple[int, str]]:
-    text = head.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    text = _all_lines(head)
     if len(text) > 1 and len(head) >= WHOLE:
         text.pop()  # cut short
-    return [(i, line) for i, line in enumerate(text) if line.strip(" \t,;|:=+-") and not line.lstrip().startswith("#")][
-        :LOOKED_AT
-    ]
+    full = ((i, line) for i, line in enumerate(text) if line.strip(RULES) and not _is_comment(line))
+    return list(islice(full, LOOKED_AT))
+
+
+def _all_lines(head: bytes) -> list[str]:
+    return plain(head.decode("utf-8-sig", errors="replace")).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _is_comment(line: str) -> bool:
+    """``# made by hand``; a header may call its first column ``#``, too."""
+    return line.lstrip().startswith("#")
+
+
+def _comment(head: bytes, first: int, delimiter: str, width: int) -> list[str] | None:
+    """The names in a comment just before the numbers, as `numpy.savetxt` and gnuplot have them."""
+    above = next((line for line in reversed(_all_lines(head)[:first]) if line.strip(RULES)), "")
+    if not _is_comment(above):
+        return None
+    names = split([above.lstrip(" #\t")], delimiter)[0]
+    return names if len(names) == width and not any(map(looks_numeric, names)) else None
 
 
 def _start(head: bytes, line: int) -> int:
@@ -135,7 +162,8 @@ def _best_delimiter(lines: list[str]) -> tuple[str, list[list[str]]]:
     for delimiter in DELIMITERS:
         rows = split(lines, delimiter)
         width = _width(rows)
-        fields = [field for row in rows if len(row) == width for field in row if field]
+        full = [row for row in rows if len(row) == width and any(map(looks_numeric, row))]
+        fields = [field for row in full for field in row if field]
         numbers = sum(map(looks_numeric, fields))
         if width > 1 and (numbers, numbers - len(fields)) > best:
             best, chosen = (numbers, numbers - len(fields)), (delimiter, rows)
@@ -152,9 +180,16 @@ def _is_data(row: list[str], width: int) -> bool:
     return len(row) == width and any(map(looks_numeric, row)) and not all(field.lower() in GAPS for field in row)
 
 
-def _header(rows: list[list[str]], first: int, width: int) -> list[str] | None:
-    """The line before the numbers, if it can name their columns; it may lack the name of the first (R), or of an empty last."""
-    names = next((row for row in reversed(rows[:first]) if len(row) in (width, width - 1) and any(row)), None)
+def _header(lines: list[str], rows: list[list[str]], first: int, width: int) -> list[str] | None:
+    """The line before the numbers, if it can name their columns; it may lack the name of the first (R), or of an empty last.
+
+    Names of several words stand further apart than their words do.
+    """
+    heads = rows[:first]
+    if first and len(heads[-1]) != width:
+        apart = re.split(r"\s{2,}|\t", lines[first - 1].strip())
+        heads = [*heads, apart] if len(apart) == width else heads
+    names = next((row for row in reversed(heads) if len(row) in (width, width - 1) and any(row)), None)
     if names is None or any(number(name) == number(name) for name in names if name):
         return None
     if len(names) == width:

@@ -1,4 +1,4 @@
-"""Numbers as logs write them: 1e-3, 1,000, 2,31 where the comma is the decimal point, 10k, 93 %, nan."""
+"""Numbers as logs write them: 1e-3, 1.5D+02, 1,000, 2,31 where the comma is the decimal point, 10k, 93 %, nan."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ DOTTED = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 FRACTION = re.compile(r"(\d+)\s*/\s*\d+")
 """12/300 counts 12."""
 POINT = re.compile(r"[-+]?(\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?")
+FORTRAN = re.compile(r"([-+]?\d*\.?\d+)[dD]([-+]?\d+)")
+"""1.5D+02 is 150."""
 WRAPPED = re.compile(r"(?:tensor|np\.float\d*|array)\((.*?)(?:,\s*(?:device|dtype|grad_fn)=.*)?\)")
 
 
@@ -28,6 +30,8 @@ def number(value: Any, comma: Comma = "none") -> float:
 
     >>> number("1e-3"), number(True), number(None), number("n/a"), number("10k"), number("93 %"), number("12/300")
     (0.001, nan, nan, nan, 10000.0, 93.0, 12.0)
+    >>> number("1.5D+02"), number("3d")
+    (150.0, nan)
     >>> number("1,000", "thousands"), number("2,31", "decimal"), number("1.000,5", "decimal"), number("1,000")
     (1000.0, 2.31, 1000.5, nan)
     """
@@ -57,6 +61,8 @@ def _written(text: str, comma: Comma) -> float:
         text = (text.replace(".", "") if DOTTED.fullmatch(text.partition(",")[0]) else text).replace(",", ".")
     elif comma == "thousands" and THOUSANDS.fullmatch(text):
         text = text.replace(",", "")
+    double = FORTRAN.fullmatch(text)
+    text = f"{double[1]}e{double[2]}" if double is not None else text
     try:
         return float(text) * scale
     except ValueError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eureka.curves.grid import Array
-from eureka.curves.readers.columns import rank, tells
+from eureka.curves.readers.columns import is_metric, is_rate, rank, tells
 from eureka.curves.readers.numbers import NAN
 
 CELLS = 8_000_000
@@ -95,10 +95,14 @@ class TableBuilder:
                     continue
                 cells = self._waiting[name] = ([], [])
             cells[0].append(self._records)
-            cells[1].append(self.code(name, value) if isinstance(value, str) else value)
+            cells[1].append(self._text(name, value) if isinstance(value, str) else value)
         self._records += 1
         if self._records >= BLOCK:
             self._flush()
+
+    def _text(self, name: str, text: str) -> float:
+        """A text in a column that has numbers by its name, such as "NaN" or "overflow", is a gap."""
+        return NAN if rank(name) is not None or is_metric(name) or is_rate(name) else self.code(name, text)
 
     def code(self, name: str, text: str) -> float:
         """The number that stands for a text in its column; NaN beyond the number of texts that is kept."""
