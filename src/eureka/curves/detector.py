@@ -6,6 +6,7 @@ the noise *and* against what the stretch's own trend would have brought, over a 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from eureka.curves.epochs import epochs_of
 from eureka.curves.grid import Array, Grid, changes, clean, grids, later_extent, white_noise
 from eureka.curves.kinds import Known, is_recovery, kind_of, looks_like_rate_step
 from eureka.curves.moment import EurekaMoment, Plateau
+from eureka.curves.scale import moment_times_two_to, tame
 from eureka.curves.steepest import fit_drop
 from eureka.curves.thresholds import THRESHOLDS
 
@@ -56,15 +58,20 @@ def detect(
         floor = None if floor is None else -floor
         fallen = detect(_negated(values), steps, lr=lr, epochs=epochs, floor=floor, min_confidence=min_confidence)
         return [upside_down(moment) for moment in fallen]
-    x, y = changes(*clean(values, steps))
+    tamed, power = tame(values)
+    if power:
+        floor = None if floor is None else math.ldexp(floor, power)
+        found = detect(tamed, steps, lr=lr, epochs=epochs, floor=floor, min_confidence=min_confidence)
+        return [moment_times_two_to(moment, -power) for moment in found]
+    x, y = changes(*clean(tamed, steps))
     if len(x) < THRESHOLDS.min_points:
         return []
     places = np.arange(len(np.ravel(values))) if steps is None else steps
     known = Known(
         rates=None if lr is None else clean(lr, places), epochs=None if epochs is None else clean(epochs, places), floor=floor
     )
-    found = [(grid, drop, probability(drop.features)) for grid in grids(x, y) for drop in find_drops(grid)]
-    sure = [one for one in separate([one for one in found if one[2] >= min_confidence]) if _is_clear(one[0], one[1])]
+    drops = [(grid, drop, probability(drop.features)) for grid in grids(x, y) for drop in find_drops(grid)]
+    sure = [one for one in separate([one for one in drops if one[2] >= min_confidence]) if _is_clear(one[0], one[1])]
     if known.epochs is None:
         known = replace(known, epochs=_inferred_epochs(sure))
     moments = [moment for one in sure if (moment := _moment(*one, known)).confidence >= min_confidence]

@@ -13,10 +13,17 @@ from eureka.curves.detector import detect
 from eureka.curves.grid import Array
 from eureka.curves.moment import EurekaMoment, Plateau
 from eureka.curves.plateaus import Rest, rest_at_end
+from eureka.curves.scale import ABSURD, moment_times_two_to, power_for, times_two_to
 from eureka.curves.thresholds import THRESHOLDS
 from eureka.errors import RequestError
 
 BINS = THRESHOLDS.online_bins
+FIRST = 8
+"""Among so many first values those that are absurd are forgotten."""
+ALONE = 3
+"""So many absurd values in a row are left out; more of them are a run that diverges."""
+NOTHING = 1e-9
+"""A value that is so small beside one before it shows that the other was absurd."""
 ROOT_6 = math.sqrt(6.0)
 """The standard deviation of second differences of white noise, in standard deviations of the noise."""
 
@@ -89,6 +96,9 @@ class OnlineDetector:
         self._rest: Rest | None = None
         self._left = 0  # where the last plateau was left
         self._told = -math.inf
+        self._largest = 0.0  # of the values so far, without those that were brought down
+        self._odd = 0  # absurd values in a row
+        self._power = 0  # values are kept times two to this power
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain numbers, lists and strings, so that a checkpoint of any kind can hold it, also JSON."""
@@ -106,8 +116,12 @@ class OnlineDetector:
         """Take one point; steps must not decrease. Values that are not finite are ignored."""
         if not math.isfinite(value):
             return None
+        if self._used < FIRST and 0 < abs(value) < NOTHING * self._largest:
+            self.__init__(min_confidence=self.min_confidence)  # type: ignore[misc]  # what came before was absurd
+        if self._is_odd(value):
+            return None
         self._points += 1
-        self._sum += value
+        self._sum += self._tamed(value)
         self._step_sum += step
         self._count += 1
         if self._count < self._per_bin:
@@ -116,6 +130,20 @@ class OnlineDetector:
         self._sum = self._step_sum = 0.0
         self._count = 0
         return self._look(float(step))
+
+    def _is_odd(self, value: float) -> bool:
+        """Whether the value is absurd beside all others and stands alone: it would drown them in sums."""
+        self._odd = self._odd + 1 if abs(value) > ABSURD * self._largest > 0 else 0
+        return 0 < self._odd <= ALONE
+
+    def _tamed(self, value: float) -> float:
+        """The value at a usual size; of several absurd ones in a row the later ones are brought down."""
+        if self._largest == 0.0:
+            self._power = power_for(abs(value)) if value else 0
+        elif abs(value) > ABSURD * self._largest:
+            value = math.copysign(ABSURD * self._largest, value)
+        self._largest = max(self._largest, abs(value))
+        return math.ldexp(value, self._power) if self._power else value
 
     def _append(self, step: float, value: float) -> None:
         used = self._used
@@ -204,7 +232,8 @@ class OnlineDetector:
             return None
         moment = fresh[-1]
         self._told, self._rest, self._looked = moment.end, None, used
-        return Event(name="eureka", step=step, plateau=moment.plateau, moment=moment)
+        told = moment_times_two_to(moment, -self._power)
+        return Event(name="eureka", step=step, plateau=told.plateau, moment=told)
 
     def _plateau(self, step: float) -> Event | None:
         """An event if the loss has just come to rest, by the rule of `eureka.curves.plateaus`."""
@@ -220,7 +249,7 @@ class OnlineDetector:
             return None
         self._rest = rest
         plateau = Plateau(start=float(self._steps[used - rest.count]), end=step, level=rest.level)
-        return Event(name="plateau_entered", step=step, plateau=plateau)
+        return Event(name="plateau_entered", step=step, plateau=times_two_to(plateau, -self._power))
 
 
 def _plain(value: Any) -> Any:

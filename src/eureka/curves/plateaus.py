@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from eureka.curves.detector import detect
 from eureka.curves.grid import Array, changes, clean, even_grid, extent, smooth
 from eureka.curves.moment import EurekaMoment, Plateau
+from eureka.curves.scale import moment_times_two_to, tame, times_two_to
 from eureka.curves.thresholds import THRESHOLDS
 
 
@@ -97,7 +98,11 @@ def find_plateaus(
     >>> round(first.level, 1), round(last.level, 1), 560 < first.end < 600 < last.start < 640
     (2.0, 0.2, True)
     """
-    x, y = changes(*clean(values, steps))
+    tamed, power = tame(values)
+    if power:
+        known = None if moments is None else [moment_times_two_to(moment, power) for moment in moments]
+        return [times_two_to(one, -power) for one in find_plateaus(tamed, steps, rising=rising, moments=known)]
+    x, y = changes(*clean(tamed, steps))
     if len(x) < THRESHOLDS.min_points:
         return []
     if moments is None:

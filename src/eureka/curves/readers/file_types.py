@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from eureka.curves.readers.delimited import read_table
 from eureka.curves.readers.json_log import BYTE_ORDER_MARK, numbers, read_json, read_json_lines
@@ -25,6 +25,10 @@ from eureka.errors import RequestError
 
 HEAD = 1 << 16
 """Bytes by which a format is recognised."""
+LONGEST_HEADER = 1 << 22
+"""Bytes of the first two lines, at most."""
+UNPACKED = 1 << 29
+"""Bytes that a packed log may have, at most: a small file can hold any number of them."""
 WIDE = 1 << 28
 """Bytes of the largest file in UTF-16: it is turned into UTF-8 as a whole."""
 EXPECTED = "expected a table (CSV), JSON, JSON Lines, a text log, TensorBoard events or a W&B run file"
@@ -60,6 +64,8 @@ def read_file(path: Path, wanted: Sequence[str] = (), progress: Progress | None 
     """The table in a file of whatever format; `progress` is told bytes."""
     if not path.exists():
         raise RequestError(f"{path}: there is no such file.")
+    if not path.is_file():
+        raise RequestError(f"{path}: is no regular file but a pipe, a device or a socket; save the log to a file first.")
     try:
         with path.open("rb") as raw:
             return _recognise(path, _unpacked(path, raw), wanted, progress)
@@ -73,21 +79,53 @@ def _unpacked(path: Path, raw: IO[bytes]) -> IO[bytes]:
     start = raw.read(6)
     raw.seek(0)
     if path.suffix == ".gz" or start.startswith(b"\x1f\x8b"):
-        return cast(IO[bytes], gzip.open(raw, "rb"))
+        return _bounded(path, gzip.open(raw, "rb"))
     if start.startswith(b"BZh"):
-        return cast(IO[bytes], bz2.open(raw, "rb"))
+        return _bounded(path, bz2.open(raw, "rb"))
     if start.startswith(b"\xfd7zXZ"):
-        return cast(IO[bytes], lzma.open(raw, "rb"))
+        return _bounded(path, lzma.open(raw, "rb"))
     if start.startswith(b"PK\x03\x04") and path.suffix.lower() not in ZIPS:
         archive = zipfile.ZipFile(raw)
         files = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
         if len(files) == 1 and not files[0].flag_bits & 1:  # not encrypted
-            return archive.open(files[0])
+            return _bounded(path, archive.open(files[0]))
     return raw
+
+
+class Bounded(io.RawIOBase):
+    """A file that is unpacked while it is read, up to a size."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.path, self.file = path, file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        content = self.file.read(len(buffer))
+        if self.file.tell() > UNPACKED:
+            raise RequestError(f"{self.path}: unpacks to more than {UNPACKED:,} bytes; unpack it first if it is a log.")
+        buffer[: len(content)] = content
+        return len(content)
+
+
+def _bounded(path: Path, file: Any) -> IO[bytes]:
+    return cast(IO[bytes], io.BufferedReader(Bounded(path, file), 1 << 16))
 
 
 def _recognise(path: Path, file: IO[bytes], wanted: Sequence[str], progress: Progress | None) -> Table:
     head = file.read(HEAD)
+    while head.count(b"\n") < 2 and len(head) < LONGEST_HEADER and (more := file.read(HEAD)):
+        head += more
     if not head.strip():
         raise RequestError(f"{path}: is empty.")
     _refuse(path, head)

@@ -17,7 +17,7 @@ from eureka.formats import plural
 
 LONGEST = 1 << 25
 """Bytes of the longest line of JSON Lines."""
-LARGEST = 1 << 29
+LARGEST = 1 << 28
 """Bytes of the largest JSON document."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 STRAY = 0.01

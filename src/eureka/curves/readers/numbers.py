@@ -10,8 +10,8 @@ Comma = Literal["none", "thousands", "decimal"]
 """What a comma inside a number means in a file."""
 
 NAN = float("nan")
-LARGEST = 1e60
-"""Anything beyond is a damaged file and not a loss: it would overflow in sums and squares."""
+LARGEST = 1e307
+"""Anything beyond is a gap: the distance of two such numbers is no number."""
 SUFFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "%": 1.0}
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 DECIMAL = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+([eE][-+]?\d+)?")
