@@ -47,13 +47,15 @@ def dependence(exam: Exam) -> tuple[list[int], Tensor] | None:
         return None
     length = sequence.shape[1]
     places = sorted({round(i * (length - 1) / (PLACES - 1)) for i in range(PLACES)})
-    plain = exam.peek().head
+    plain, again = exam.peek().head, exam.peek().head
+    if plain is None or again is None or not torch.equal(plain, again):  # it draws numbers of its own
+        return None
     rows = []
     for place in places:
         here = torch.zeros(sequence.shape[:2], dtype=torch.bool, device=sequence.device)
         here[:, place] = True
         changed = exam.peek(inputs=lambda given, here=here: with_others(given, sequence, here)).head  # type: ignore[misc]
-        if plain is None or changed is None or changed.shape != plain.shape:
+        if changed is None or changed.shape != plain.shape:
             return None
         rows.append((changed.float() - plain.float()).abs().amax(dim=(0, 2)))
     return places, torch.stack(rows)
@@ -132,7 +134,10 @@ def crosstalk(exam: Exam) -> float:
     size = len(exam.view.head) if exam.view.head is not None and exam.view.head.dim() > 1 else 0
     if size < 3:
         return 0.0
-    plain, changed = _layers(exam, size, lambda one: one), _layers(exam, size, lambda one: _first_changed(one, size))
+    plain, again = _layers(exam, size, lambda one: one), _layers(exam, size, lambda one: one)
+    if any(not torch.equal(a, b) for a, b in zip(plain, again, strict=False)):
+        return 0.0  # the model draws numbers of its own: nothing can be compared
+    changed = _layers(exam, size, lambda one: _first_changed(one, size))
     return max((_heard(a, b) for a, b in zip(plain, changed, strict=False) if a.shape == b.shape), default=0.0)
 
 

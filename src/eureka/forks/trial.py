@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from eureka.forks.case import Case, Fork, seeded
+from eureka.forks.case import Case, Fork, seeded, stay
+from eureka.forks.kept import kept_loop
 
 
 @dataclass
@@ -77,7 +78,7 @@ def try_steps(case: Case, batches: Sequence[Any], change: Change | None = None, 
     change   what is different from the user's run
     still    the optimiser's steps are left out: the losses of the weights as they are, on the same batches
     """
-    with seeded(), ExitStack() as stack:
+    with seeded(), kept_loop(case.step or case.loss, case.optimizer, case.model), ExitStack() as stack:
         fork = case.fork()
         made = change(fork) if change is not None else None
         if isinstance(made, AbstractContextManager):
@@ -146,7 +147,7 @@ def _watched_steps(fork: Fork, named: dict[str, nn.Parameter], watch: _Watch, st
         watch.steps += 1
         watch.rates.append(max(float(group["lr"]) for group in fork.optimizer.param_groups))
         if still:
-            return None
+            return stay(*args, **kwargs)
         before = {name: parameter.detach().clone() for name, parameter in named.items()}
         with torch.enable_grad():
             result = original(*args, **kwargs)
