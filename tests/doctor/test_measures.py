@@ -130,7 +130,7 @@ def test_a_leak_is_seen_where_there_is_one(ahead: int) -> None:
     places, changes = found
     for j, row in zip(places, changes, strict=True):  # slow twin: the mask itself
         assert [bool(value > 1e-6) for value in row] == [j <= t + ahead for t in range(12)]
-    assert (leak(exam) is None) == (ahead == 0)
+    assert (leak(found) is None) == (ahead == 0)
 
 
 class Pictures(nn.Module):

@@ -63,7 +63,7 @@ class Check:
 CHECKS = (
     Check("movement", movement.check, 2 * STEPS, broken=True),
     Check("loss_form", loss_form.check, 1),
-    Check("targets", targets.check, 8),
+    Check("targets", targets.check, 8, broken=True),
     Check("sight", sight.check, 8),
     Check("padding", padding.check, 8),
     Check("attention_axis", attention_axis.check, 2),

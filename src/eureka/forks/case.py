@@ -38,7 +38,7 @@ class Fork:
 
     def hold(self) -> None:
         """From now on the optimiser's step does nothing."""
-        self.optimizer.step = stay  # type: ignore[assignment,method-assign]
+        self.optimizer.step = stay  # type: ignore[method-assign]
 
 
 def stay(closure: Callable[[], Any] | None = None, **_: Any) -> Any:
