@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from eureka.errors import RequestError
@@ -70,6 +71,8 @@ class Held:
             return (one.dataset, one.sampler, one.batch_sampler, one.collate_fn, one.generator)
         elif isinstance(one, nn.Module) or _is_own(type(one)):
             return self._keep_attributes(one)
+        elif isinstance(one, Optimizer) and any(id(each) in self._seen for group in one.param_groups for each in group["params"]):
+            return ()  # the user's own in another guise
         elif all(callable(getattr(one, name, None)) for name in ("state_dict", "load_state_dict")):
             self._restore.append(functools.partial(one.load_state_dict, copy.deepcopy(one.state_dict())))
         elif hasattr(one, "__array_interface__") and hasattr(one, "copy"):

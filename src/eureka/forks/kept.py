@@ -18,7 +18,9 @@ def kept_loop(function: Callable[..., Any] | None, optimizer: Optimizer | None, 
 
     model   the user's; it is handed over as copies, and the hooks on it are called by those
     """
-    own = [*([] if optimizer is None else [optimizer]), *([] if model is None else model.modules())]
+    own: list[Any] = [] if model is None else [*model.modules(), *model.parameters(), *model.buffers()]
+    if optimizer is not None:
+        own += [optimizer, *(one for group in optimizer.param_groups for one in group["params"])]
     held = Held([function, *(hooks_of(model) if model is not None else ())], own)
     groups = [] if optimizer is None else [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     try:
