@@ -74,8 +74,9 @@ class Exam:
 
     @cached_property
     def still_longer(self) -> Trace:
-        """The same on as many batches as a long trial sees."""
-        return try_steps(self.case, self.batches(LONG), still=True)
+        """The same on as many batches as a long trial sees; the first ones come again."""
+        losses, count = self.still.losses, min(len(self.case.batches), len(self.still.losses))
+        return replace(self.still, losses=[losses[i % count] for i in range(LONG)])
 
     @cached_property
     def progress(self) -> Gain:
@@ -166,17 +167,25 @@ class Exam:
             own, start = self.fresh_progress(count), both(fresh, change)
         else:
             own, start = gain(_cut(self.base, SHORT), _cut(self.still, SHORT)), change
-        if at_once or anew:
+        if at_once:
             still = try_steps(self.case, self.batches(count), start, still=True)
+        elif anew:
+            still = self.fresh_still(count)
         else:
             still = self.still if count <= STEPS else self.still_longer
         changed = gain(self.trial(start, count), still)
         return changed if changed.clear(least) and changed.share > times * max(own.share, 0.0) else None
 
+    def fresh_still(self, count: int) -> Trace:
+        """The losses of fresh weights as they are."""
+        if ("fresh", count) not in self._known:
+            self._known["fresh", count] = try_steps(self.case, self.batches(count), fresh, still=True)
+        found: Trace = self._known["fresh", count]
+        return found
+
     def fresh_progress(self, count: int) -> Gain:
         """What the user's run gains in its first steps from fresh weights."""
-        batches = self.batches(count)
-        return gain(try_steps(self.case, batches, fresh), try_steps(self.case, batches, fresh, still=True))
+        return gain(try_steps(self.case, self.batches(count), fresh), self.fresh_still(count))
 
     @cached_property
     def glass(self) -> Fork:

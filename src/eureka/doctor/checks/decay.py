@@ -54,7 +54,7 @@ def _without(exam: Exam, pull: float, taken: float) -> tuple[int, Gain | None]:
     found = exam.unlocks(no_decay, at_once=False)
     if found is not None or (pull < MOSTLY if not taken else taken < FORGETTING):
         return SHORT, found
-    return LONG, exam.unlocks(no_decay, anew=True, count=LONG)
+    return LONG, exam.unlocks(no_decay, at_once=False, anew=True, count=LONG)
 
 
 def _strongest(exam: Exam) -> tuple[float, float]:
