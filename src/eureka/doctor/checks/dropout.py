@@ -37,7 +37,7 @@ def check(exam: Exam) -> Iterator[Finding]:
             f" quarter of the matrices; without it they are equal.{tried}",
         ),
         advice="lower the dropout; 0 to 0.2 is usual.",
-        code="for m in model.modules(): m.p = 0.1 if isinstance(m, torch.nn.Dropout) else getattr(m, 'p', None)",
+        code="for m in model.modules(): isinstance(m, torch.nn.Dropout) and setattr(m, 'p', 0.1)",
         numbers={"dropout": strongest, "cosine": cosine},
     )
 

@@ -106,7 +106,8 @@ def _outside(exam: Exam) -> Iterator[Finding]:
             ": they are in no parameter group of the optimiser.",
         ),
         advice="give all parameters to the optimiser, or add them as a group.",
-        code="optimizer.add_param_group({'params': […]})",
+        code="known = {id(p) for group in optimizer.param_groups for p in group['params']};"
+        " optimizer.add_param_group({'params': [p for p in model.parameters() if id(p) not in known]})",
         numbers={"share": share},
     )
 

@@ -31,12 +31,13 @@ def _leak(exam: Exam) -> Iterator[Finding]:
     if found is None:
         return
     token, place = found
+    what = "output" if exam.view.tokens is None else "logits"
     yield Finding(
         cause="future_leak",
         sure=0.96,
         explains=0.9,
         evidence=(
-            f"Changing token {token} changes the logits at token {place}, which is asked for token {place + offset}: the model"
+            f"Changing token {token} changes the {what} at token {place}, which is asked for token {place + offset}: the model"
             " can see what it is asked for.",
         ),
         advice="use a causal mask in every attention layer (is_causal=True), and no operation that mixes tokens otherwise.",

@@ -20,6 +20,7 @@ from eureka.formats import percent, plural
 SURE_OF_IT = 12.0
 """The logit of the named token."""
 OFFSETS = range(-2, 4)
+MARKED = "mark labels that do not matter with -100, the default of ignore_index, and only those."
 REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 MOST, FEW = 0.05, 3
 """Classes that never count are worth a word if they are this share of the labels, and each occurs so often."""
@@ -107,7 +108,7 @@ def _ignored(exam: Exam) -> Iterator[Finding]:
     found = _by_index(exam, target, index) or _by_gradient(exam, target, index) or _masked_ones(exam, target, index)
     if found is None:
         return
-    told, share = found
+    told, share, advice = found
     yield Finding(
         cause="labels_ignored",
         sure=0.95 if share > 0.02 else 0.6,
@@ -115,22 +116,22 @@ def _ignored(exam: Exam) -> Iterator[Finding]:
         evidence=(
             f"{told}: {percent(share)} of the labels ({round(share * len(target)):,} of {len(target):,} in a batch) never count.",
         ),
-        advice="mark labels that do not matter with -100, the default of ignore_index, and only those.",
+        advice=advice,
         numbers={"share": share},
     )
 
 
-def _by_index(exam: Exam, target: Tensor, index: int) -> tuple[str, float] | None:
+def _by_index(exam: Exam, target: Tensor, index: int) -> tuple[str, float, str] | None:
     """All labels are ignored, or those of a class."""
     dropped = target == index
     if bool(dropped.all()):
-        return f"Every label of a batch is {index}, which is ignored (ignore_index={index})", 1.0
+        return f"Every label of a batch is {index}, which is ignored (ignore_index={index})", 1.0, MARKED
     if not bool(dropped.any()) or index < 0 or index >= (exam.classes or 0) or _fills(exam, index, target):
         return None
-    return f"Label {index} is ignored (ignore_index={index}) though it is a class", float(dropped.float().mean())
+    return f"Label {index} is ignored (ignore_index={index}) though it is a class", float(dropped.float().mean()), MARKED
 
 
-def _by_gradient(exam: Exam, target: Tensor, index: int) -> tuple[str, float] | None:
+def _by_gradient(exam: Exam, target: Tensor, index: int) -> tuple[str, float, str] | None:
     """Classes whose answers get no gradient wherever they are right: by a weight of 0, or by a mask of the user's own."""
     gradient = exam.head_gradient if exam.finite else None
     if gradient is None or gradient.dim() < 2 or gradient.shape[:-1].numel() != len(target) or _is_low(exam):
@@ -142,10 +143,14 @@ def _by_gradient(exam: Exam, target: Tensor, index: int) -> tuple[str, float] | 
     share = float(torch.isin(target, target.new_tensor(never)).float().mean()) if never else 0.0
     if share < MOST or len(never) == len(classes):
         return None
-    return f"The answers to {plural(len(never), 'class', 'classes')} ({_first(never)}) get no gradient", share
+    return (
+        f"The answers to {plural(len(never), 'class', 'classes')} ({_first(never)}) get no gradient",
+        share,
+        ("look at the mask and the class weights of your loss: they drop classes that occur."),
+    )
 
 
-def _masked_ones(exam: Exam, target: Tensor, index: int) -> tuple[str, float] | None:
+def _masked_ones(exam: Exam, target: Tensor, index: int) -> tuple[str, float, str] | None:
     """Labels count only where the model is given the answer, and are ignored wherever one token stands in for it."""
     tokens = exam.view.tokens
     if tokens is None or tokens.numel() != len(target) or exam.once(asked_offset) != 0 or not sees_later(exam):
@@ -157,9 +162,9 @@ def _masked_ones(exam: Exam, target: Tensor, index: int) -> tuple[str, float] | 
     mask, share = int(hidden[counts.argmax()]), float(counts.max() / counts.sum())
     if share < 0.8 or bool((given[asked] == mask).any()) or _fills(exam, mask, target):
         return None
-    return f"The loss asks only for tokens that the model is given, and for none that token {mask} hides", float(
-        (~asked).float().mean()
-    )
+    told = f"The loss asks only for tokens that the model is given, and for none that token {mask} hides"
+    advice = f"exchange them: labels count where the input is token {mask}, and are -100 where the model is given the token."
+    return told, float((~asked).float().mean()), advice
 
 
 def _is_low(exam: Exam) -> bool:
