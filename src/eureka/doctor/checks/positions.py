@@ -54,7 +54,7 @@ def check(exam: Exam) -> Iterator[Finding]:
         found = exam.unlocks(lambda fork: _louder(exam, fork), count=LONG) if ratio > 0 and added else None
         if found is not None:
             told.append(f"When they are as loud as the content, the loss falls by {percent(found.share, 1)} in {LONG} steps.")
-        if found is not None or (ratio < DROWNED and (added or _sees_no_order(exam))):
+        if found is not None or (ratio < DROWNED and (added or order is None or _sees_no_order(exam))):
             yield _missing(told, 0.9 if found is not None else 0.8)
 
 
