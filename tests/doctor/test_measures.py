@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from eureka.doctor.checks import movement, rate, sight, targets
 from eureka.doctor.checks.attention import _until
-from eureka.doctor.checks.labels import _agreement, _determined, _related
-from eureka.doctor.checks.positions import _Sums
+from eureka.doctor.checks.labels import _agreement, _determined, _in_values, _related
+from eureka.doctor.checks.positions import _contradicted, _Sums
 from eureka.doctor.checks.tokens_alike import difference
 from eureka.doctor.exam import Exam
 from eureka.doctor.frequencies import LabelCounter
@@ -130,7 +132,7 @@ def test_a_leak_is_seen_where_there_is_one(ahead: int) -> None:
     places, changes = found
     for j, row in zip(places, changes, strict=True):  # slow twin: the mask itself
         assert [bool(value > 1e-6) for value in row] == [j <= t + ahead for t in range(12)]
-    assert (leak(exam) is None) == (ahead == 0)
+    assert (leak(found) is None) == (ahead == 0)
 
 
 class Pictures(nn.Module):
@@ -189,3 +191,119 @@ def test_a_column_minus_a_row_is_seen_and_equal_shapes_are_not() -> None:
     straight, _ = look(model, lambda: (model(x)[:, 0] - y).square().mean())
     assert crossed.stretched == (torch.Size([5, 1]), torch.Size([5]))
     assert straight.stretched is None
+
+
+def test_a_prefix_may_be_seen_as_a_whole_if_nothing_is_asked_there() -> None:
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 9, (16, 12))
+
+    class Prefix(Causal):
+        def forward(self, tokens: Tensor) -> Tensor:
+            x = self.embed(tokens) + self.places
+            seen = torch.ones(12, 12, dtype=torch.bool).tril()
+            seen[:, :6] = True
+            result: Tensor = self.head(F.scaled_dot_product_attention(x, x, x, attn_mask=seen))
+            return result
+
+    def after(first: int, model: nn.Module, batch: Tensor) -> Tensor:
+        return F.cross_entropy(model(batch)[:, first:-1].flatten(0, 1), batch[:, first + 1 :].flatten())
+
+    found = {first: list(sight.check(exam_of(Prefix(), tokens, partial(after, first)))) for first in (0, 6)}
+    assert [one.cause for one in found[0]] == ["future_leak"]
+    assert found[6] == []
+
+
+def test_a_loss_that_compares_all_pairs_of_samples_is_no_attention_over_the_batch() -> None:
+    class Towers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(4, 8), nn.Linear(4, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            table: Tensor = self.one(x) @ self.other(x).T
+            return table
+
+    exam = exam_of(Towers(), torch.randn(6, 4), lambda model, x: F.cross_entropy(model(x), torch.arange(6)))
+    assert crosstalk(exam) == 0.0
+
+
+def test_a_model_that_draws_numbers_of_its_own_is_not_compared() -> None:
+    model, draw = Causal(11), torch.Generator().manual_seed(0)
+    model.embed.register_forward_hook(lambda _, __, output: output + torch.randn(output.shape, generator=draw))
+    exam = exam_of(model, torch.randint(0, 9, (16, 12)), next_token)
+    assert exam.once(dependence) is None
+    assert crosstalk(exam) == 0.0
+
+
+def test_an_average_that_a_step_keeps_is_no_weight_of_the_forward_pass() -> None:
+    model = nn.Linear(3, 2)
+    average = nn.Linear(3, 2)
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(x).square().mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        with torch.no_grad():
+            average.weight.lerp_(dict(model.named_parameters())["weight"], 0.1)
+        return loss
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    exam = Exam(make_case(model, [torch.randn(4, 3)], loss=None, step=step, optimizer=optimizer, most=1))
+    assert list(movement._nobodys(exam)) == []
+    assert len(exam.view.leaves) == 2
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of")  # it is a copy of the optimiser that steps
+@pytest.mark.parametrize(("length", "reached"), [(500, True), (10_000_000, False)])
+def test_a_warm_up_is_told_from_one_that_never_ends(length: int, reached: bool) -> None:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: min(1.0, (i + 1) / length))
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor) -> Tensor:
+        loss: Tensor = model(x).square().mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        scheduler.step()
+        return loss
+
+    exam = Exam(make_case(model, [torch.randn(4, 3)] * 4, loss=None, step=step, optimizer=optimizer, most=4))
+    assert rate._will_reach(exam, 0.5 * length) == reached
+    assert scheduler.last_epoch == 0
+
+
+def test_classes_that_a_mask_of_the_users_drops_are_found() -> None:
+    torch.manual_seed(0)
+    model, x, labels = nn.Linear(4, 6), torch.randn(60, 4), torch.arange(60) % 6
+
+    def masked(model: nn.Module, batch: tuple[Tensor, Tensor], least: int) -> Tensor:
+        losses = F.cross_entropy(model(batch[0]), batch[1], reduction="none")
+        return losses[batch[1] >= least].sum()
+
+    found = [list(targets.check(exam_of(model, (x, labels), partial(masked, least=least)))) for least in (0, 2)]
+    assert found[0] == []
+    assert "2 classes (0, 1) get no gradient: 33.3\N{NO-BREAK SPACE}% of the labels" in found[1][0].evidence[0]
+
+
+def test_labels_that_are_all_ignored_are_found_though_the_loss_is_no_number() -> None:
+    exam = exam_of(nn.Linear(4, 6), (torch.randn(8, 4), torch.full((8,), -100)), classify)
+    assert [one.cause for one in targets.check(exam)] == ["labels_ignored"]
+    assert list(movement.check(exam)) == []
+
+
+@pytest.mark.parametrize("related", [False, True])
+def test_a_target_of_numbers_is_related_to_the_inputs_or_not(related: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(400, 6)
+    y = x[:, 0] if related else torch.randn(400)
+    exam = exam_of(nn.Linear(6, 1), (x, y), lambda model, batch: F.mse_loss(model(batch[0])[:, 0], batch[1]))
+    assert (_in_values([exam.view], 0) is None) == related
+
+
+def test_equal_tokens_with_different_labels_need_their_places() -> None:
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 4, (16, 12))
+    for labels, share in ((tokens, 0.0), (torch.arange(12).expand(16, 12) % 9, 0.8)):
+        loss = lambda model, batch: F.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten())  # noqa: E731
+        assert _contradicted(exam_of(Causal(), (tokens, labels), loss)) == pytest.approx(share, abs=0.25)

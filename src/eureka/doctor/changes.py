@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from eureka.forks.case import Fork
 from eureka.forks.trial import Change
@@ -50,7 +50,7 @@ def no_dropout(fork: Fork) -> None:
 
 
 def fresh(fork: Fork) -> None:
-    """New weights as each layer draws them, and an optimiser that remembers nothing; a weight of no layer becomes small noise."""
+    """New weights as each layer draws them, or noise of their size where no layer does; the optimiser remembers nothing."""
     initialise = getattr(fork.model, "_init_weights", None)
     with torch.no_grad():
         for module in fork.model.modules():
@@ -59,10 +59,40 @@ def fresh(fork: Fork) -> None:
                 reset()
             else:
                 for own in module.parameters(recurse=False):
-                    own.normal_(0.0, 0.02) if own.dim() > 1 else own.nan_to_num_(1.0)
+                    own.normal_(0.0, _usual_size(own)) if own.dim() > 1 else own.nan_to_num_(1.0)
             if callable(initialise):  # Hugging Face's
                 initialise(module)
     fork.optimizer.state.clear()
+
+
+def _usual_size(weight: Tensor) -> float:
+    """The root mean square of a weight; that of a small initialisation where training has blown it up."""
+    size = float(weight.detach().float().square().mean().sqrt())
+    return size if size <= 1.0 else 0.02
+
+
+def frozen_kept(change: Change) -> Change:
+    """The same change, but parameters that are frozen stay as they are."""
+
+    def changed(fork: Fork) -> None:
+        frozen = {one: one.detach().clone() for one in fork.model.parameters() if not one.requires_grad}
+        change(fork)
+        with torch.no_grad():
+            for parameter, value in frozen.items():
+                parameter.copy_(value)
+
+    return changed
+
+
+def standard(one: Any) -> Any:
+    """A tensor of floats with mean 0 and spread 1; zeros and ones, and what is no such tensor, stay as they are."""
+    if not isinstance(one, Tensor) or not one.is_floating_point() or one.dim() < 2 or is_zeros_and_ones(one):
+        return one
+    return (one - one.mean()) / (one.std() + 1e-12)
+
+
+def is_zeros_and_ones(one: Tensor) -> bool:
+    return bool(((one == 0) | (one == 1)).all())
 
 
 def in_single_precision(fork: Fork) -> None:

@@ -18,6 +18,7 @@ from eureka.doctor.changes import both, fresh
 from eureka.doctor.frequencies import LabelCounter
 from eureka.doctor.view import View, look
 from eureka.forks.case import Case, Fork, seeded
+from eureka.forks.inputs import Inputs
 from eureka.forks.trial import Change, Gain, Trace, gain, keep_gradient, try_steps
 
 T = TypeVar("T")
@@ -73,8 +74,9 @@ class Exam:
 
     @cached_property
     def still_longer(self) -> Trace:
-        """The same on as many batches as a long trial sees."""
-        return try_steps(self.case, self.batches(LONG), still=True)
+        """The same on as many batches as a long trial sees; the first ones come again."""
+        losses, count = self.still.losses, min(len(self.case.batches), len(self.still.losses))
+        return replace(self.still, losses=[losses[i % count] for i in range(LONG)])
 
     @cached_property
     def progress(self) -> Gain:
@@ -126,7 +128,8 @@ class Exam:
     @property
     def step_size(self) -> float:
         """How far a step moves the weights, by their size."""
-        weight = self.base.total("weight")
+        asked = [one for one in self.base.parameters.values() if one.used > 0]  # frozen ones are not to move
+        weight = math.sqrt(sum(one.weight for one in asked))
         return self.base.total("moved") / weight if weight else 0.0
 
     @property
@@ -161,21 +164,28 @@ class Exam:
         count     steps of the trial
         """
         if anew:
-            own, start = self.fresh_progress, both(fresh, change)
+            own, start = self.fresh_progress(count), both(fresh, change)
         else:
             own, start = gain(_cut(self.base, SHORT), _cut(self.still, SHORT)), change
-        if at_once or anew:
+        if at_once:
             still = try_steps(self.case, self.batches(count), start, still=True)
+        elif anew:
+            still = self.fresh_still(count)
         else:
             still = self.still if count <= STEPS else self.still_longer
         changed = gain(self.trial(start, count), still)
         return changed if changed.clear(least) and changed.share > times * max(own.share, 0.0) else None
 
-    @cached_property
-    def fresh_progress(self) -> Gain:
+    def fresh_still(self, count: int) -> Trace:
+        """The losses of fresh weights as they are."""
+        if ("fresh", count) not in self._known:
+            self._known["fresh", count] = try_steps(self.case, self.batches(count), fresh, still=True)
+        found: Trace = self._known["fresh", count]
+        return found
+
+    def fresh_progress(self, count: int) -> Gain:
         """What the user's run gains in its first steps from fresh weights."""
-        batches = self.batches(SHORT)
-        return gain(try_steps(self.case, batches, fresh), try_steps(self.case, batches, fresh, still=True))
+        return gain(try_steps(self.case, self.batches(count), fresh), self.fresh_still(count))
 
     @cached_property
     def glass(self) -> Fork:
@@ -237,6 +247,20 @@ class Exam:
         return self.case.train(fork, batch) if self.case.loss is None else self.case.loss_of(fork.model, batch)
 
     @cached_property
+    def given(self) -> Any:
+        """What the model is called with on the first batch: a tensor, or all arguments by name; None if that is not known."""
+        inputs = Inputs(self.case.model)
+        inputs.see(self.case.model, self.view.inputs, dict(self.view.keywords))
+        return inputs.as_one()
+
+    @property
+    def target_scale(self) -> tuple[float, float] | None:
+        """The mean and the spread of the targets of a squared error."""
+        self.still  # noqa: B018  # sums them up
+        counted = self._labels
+        return None if not counted.variance else (counted.total / counted.numbers, counted.variance**0.5)
+
+    @cached_property
     def head_gradient(self) -> Tensor | None:
         """The gradient of the loss at the head's output, on the first batch."""
         kept: list[Tensor] = []
@@ -254,19 +278,17 @@ class Exam:
                 view.loss.backward()  # type: ignore[no-untyped-call]
         return kept[0].grad
 
-    def gradient(self, batch: Any, change: Change | None = None, seed: int = 0) -> Tensor:
-        """The gradient of all parameters on a batch, as one vector, before anything is done to it."""
+    def gradients(self, batch: Any, seed: int = 0) -> dict[str, Tensor]:
+        """The gradients of all parameters on a batch, a vector each, before anything is done to them."""
         fork = self.case.fork()
         kept: dict[str, Tensor] = {}
-        if change is not None:
-            change(fork)
         for name, parameter in fork.model.named_parameters():
             if parameter.requires_grad:
                 keep_gradient(parameter, lambda gradient, name=name: kept.__setitem__(name, gradient.float().flatten().clone()))  # type: ignore[misc]
         fork.hold()
         with seeded(seed):
             self.case.train(fork, batch)
-        return torch.cat([kept[name] for name in sorted(kept)]) if kept else torch.zeros(1)
+        return kept
 
     def observe(self, keep: Callable[[str, nn.Module, Any, Any], None]) -> None:
         """Compute the loss of the first batch as in training; `keep` gets each module's name, itself, its inputs and output."""
@@ -290,8 +312,7 @@ class Exam:
         self.still  # noqa: B018  # counts the labels
         if self._labels.guessing is not None:
             return self._labels.guessing or None
-        call = next((one for one in self.view.losses if one.name == "mse_loss"), None)
-        return float(call.target.float().var()) if call is not None and call.target.numel() > 8 else None
+        return self._labels.variance or None
 
 
 def mean(values: list[float]) -> float:

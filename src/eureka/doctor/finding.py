@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from eureka.doctor.proposals import proposed
-from eureka.formats import plural
+from eureka.formats import listing, plural
 
 Cause = Literal[
     "lr_too_small", "lr_too_large", "not_in_optimizer", "no_gradient", "labels_unrelated", "labels_misaligned", "labels_ignored",
@@ -109,7 +109,8 @@ class Diagnosis:
 
     def __str__(self) -> str:
         parts = [*map(str, self.findings), *(_wrapped(f"note: {note}") for note in self.notes)]
-        failed = [f"{check.name} was not checked: {check.skipped}" for check in self.checks if check.skipped]
+        reasons = dict.fromkeys(check.skipped for check in self.checks if check.skipped)
+        failed = [_not_checked([check.name for check in self.checks if check.skipped == why], why) for why in reasons]
         raced = [_wrapped(f"Worth a race (eureka.race): {', '.join(self.remedies)}.")] if self.remedies else []
         return "\n".join([*parts, *raced, *map(_wrapped, failed), f"{self.cost}."])
 
@@ -132,6 +133,10 @@ class Diagnosis:
             notes=tuple(document["notes"]),
             step_seconds=document["step_seconds"],
         )
+
+
+def _not_checked(names: list[str], why: str) -> str:
+    return f"{listing(names)} {'was' if len(names) == 1 else 'were'} not checked: {why}"
 
 
 def _wrapped(line: str) -> str:

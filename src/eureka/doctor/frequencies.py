@@ -1,4 +1,4 @@
-"""How often each class is asked for: counted while losses are computed, without keeping anything else of them."""
+"""What is asked for: how often each class, or the spread of a target; counted while losses are computed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ CLASSIFIERS = ("cross_entropy", "nll_loss")
 
 
 class LabelCounter(TorchFunctionMode):
-    """Counts the labels that cross-entropy is given while it is active."""
+    """Counts the labels that cross-entropy is given while it is active, and sums up the targets of a squared error."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Tensor | None = None
+        self.numbers, self.total, self.squares = 0, 0.0, 0.0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in CLASSIFIERS:
+        name = getattr(func, "__name__", "")
+        if name in CLASSIFIERS:
             self._count(*args, **(kwargs or {}))
+        elif name == "mse_loss":
+            self._add(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
     def _count(self, given: Any = None, target: Any = None, *_: Any, ignore_index: int = -100, **named: Any) -> None:
@@ -33,6 +37,21 @@ class LabelCounter(TorchFunctionMode):
         counts = torch.bincount(kept, minlength=classes).cpu()
         if self.counts is None or len(self.counts) == classes:
             self.counts = counts if self.counts is None else self.counts + counts
+
+    def _add(self, given: Any = None, target: Any = None, *_: Any, **named: Any) -> None:
+        target = named.get("target", target)
+        if isinstance(target, Tensor):
+            values = target.detach().double()
+            self.numbers += values.numel()
+            self.total += float(values.sum())
+            self.squares += float(values.square().sum())
+
+    @property
+    def variance(self) -> float | None:
+        """The squared error of the best answer that does not look at the inputs."""
+        if self.numbers < 9:
+            return None
+        return max(self.squares / self.numbers - (self.total / self.numbers) ** 2, 0.0)
 
     @property
     def guessing(self) -> float | None:

@@ -43,17 +43,22 @@ def dependence(exam: Exam) -> tuple[list[int], Tensor] | None:
     None if the model is not given tokens, or does not answer at every one.
     """
     sequence = sequence_of(exam.view)
-    if sequence is None or not answers_everywhere(exam):
-        return None
+    return None if sequence is None or not answers_everywhere(exam) else dependence_on(exam, sequence)
+
+
+def dependence_on(exam: Exam, sequence: Tensor) -> tuple[list[int], Tensor] | None:
+    """The same for any of the sequences that the model is given."""
     length = sequence.shape[1]
     places = sorted({round(i * (length - 1) / (PLACES - 1)) for i in range(PLACES)})
-    plain = exam.peek().head
+    plain, again = exam.peek().head, exam.peek().head
+    if plain is None or again is None or not torch.equal(plain, again):  # it draws numbers of its own
+        return None
     rows = []
     for place in places:
         here = torch.zeros(sequence.shape[:2], dtype=torch.bool, device=sequence.device)
         here[:, place] = True
         changed = exam.peek(inputs=lambda given, here=here: with_others(given, sequence, here)).head  # type: ignore[misc]
-        if plain is None or changed is None or changed.shape != plain.shape:
+        if changed is None or changed.shape != plain.shape:
             return None
         rows.append((changed.float() - plain.float()).abs().amax(dim=(0, 2)))
     return places, torch.stack(rows)
@@ -78,17 +83,30 @@ def with_others(given: Any, sequence: Tensor, where: Tensor) -> Any:
 
 def sees_later(exam: Exam) -> bool:
     """Whether an output changes with a token that comes after it."""
-    return leak(exam) is not None
+    return leak(exam.once(dependence)) is not None
 
 
-def leak(exam: Exam) -> tuple[int, int] | None:
-    """A token and an earlier place whose output changes with it; the pair with the greatest change."""
+def sees_earlier(exam: Exam) -> bool:
+    """Whether outputs change with the tokens that come before them: with more than a third of those that were changed."""
     found = exam.once(dependence)
+    if found is None:
+        return False
+    places, least = found[0][:-1], NOTHING * float(found[1].max())  # nothing comes after the last
+    heard = [bool((changes[place + 1 :] > least).any()) for place, changes in zip(places, found[1], strict=False)]
+    return sum(heard) > len(heard) / 3
+
+
+def leak(found: tuple[list[int], Tensor] | None, asked: Tensor | None = None) -> tuple[int, int] | None:
+    """A token and an earlier place whose output changes with it; the pair with the greatest change.
+
+    found   what `dependence` gives
+    asked   the places whose outputs the loss looks at, (T,); all if None
+    """
     if found is None:
         return None
     places, changes = found
     later = torch.tensor([[t < j for t in range(changes.shape[1])] for j in places], device=changes.device)
-    hidden = changes.where(later, 0.0)
+    hidden = changes.where(later if asked is None else later & asked, 0.0)
     if float(hidden.max()) <= NOTHING * max(float(changes.max()), 1e-12):
         return None
     row, t = divmod(int(hidden.argmax()), changes.shape[1])
@@ -132,7 +150,10 @@ def crosstalk(exam: Exam) -> float:
     size = len(exam.view.head) if exam.view.head is not None and exam.view.head.dim() > 1 else 0
     if size < 3:
         return 0.0
-    plain, changed = _layers(exam, size, lambda one: one), _layers(exam, size, lambda one: _first_changed(one, size))
+    plain, again = _layers(exam, size, lambda one: one), _layers(exam, size, lambda one: one)
+    if any(not torch.equal(a, b) for a, b in zip(plain, again, strict=False)):
+        return 0.0  # the model draws numbers of its own: nothing can be compared
+    changed = _layers(exam, size, lambda one: _first_changed(one, size))
     return max((_heard(a, b) for a, b in zip(plain, changed, strict=False) if a.shape == b.shape), default=0.0)
 
 
@@ -142,7 +163,9 @@ def _layers(exam: Exam, size: int, change: Callable[[Any], Any]) -> list[Tensor]
 
     def keep(_module: Any, _args: Any, output: Any) -> None:
         output = output[0] if isinstance(output, tuple) and output else output
-        if isinstance(output, Tensor) and output.is_floating_point() and output.dim() > 1 and len(output) == size:
+        if not isinstance(output, Tensor) or not output.is_floating_point() or output.dim() < 2 or len(output) != size:
+            return
+        if output.shape != (size, size):  # a table of all pairs of samples, as contrastive losses compare them
             found.append(output.detach())
 
     handles = [module.register_forward_hook(keep) for module in exam.glass.model.modules()]

@@ -64,7 +64,9 @@ class View:
     differences: list[tuple[int, torch.Size, torch.Size]] = field(default_factory=list)
     """subtractions of something known from something computed that stretch both: after how many products, and the two shapes"""
     leaves: list[Tensor] = field(default_factory=list)
-    """tensors that ask for a gradient and are the result of nothing: parameters, whoever holds them"""
+    """tensors in the forward pass that ask for a gradient and are the result of nothing: parameters, whoever holds them"""
+    inside: bool = False
+    """the model is being called"""
     products: int = 0
     loss: Tensor | None = None
 
@@ -76,8 +78,13 @@ class View:
     @property
     def tokens(self) -> Tensor | None:
         """The numbers of tokens that the model was given, (B, T)."""
+        return next(iter(self.all_tokens), None)
+
+    @property
+    def all_tokens(self) -> list[Tensor]:
+        """Everything that may be numbers of tokens: a decoder is given a second sequence."""
         found = [one for one in tree_leaves((self.inputs, self.keywords)) if isinstance(one, Tensor)]
-        return next((one for one in found if one.dim() == 2 and _is_integer(one) and one.shape[1] > 1 and _varied(one)), None)
+        return [one for one in found if one.dim() == 2 and _is_integer(one) and one.shape[1] > 1 and _varied(one)]
 
 
 class Listener(TorchFunctionMode):
@@ -96,7 +103,8 @@ class Listener(TorchFunctionMode):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         result = func(*args, **kwargs)
-        self._keep_leaves(args)
+        if self.view.inside and torch.is_grad_enabled():
+            self._keep_leaves(args)
         if name in LOSSES:
             self._keep_loss(name, args, kwargs)
         elif not isinstance(result, Tensor):
@@ -106,7 +114,7 @@ class Listener(TorchFunctionMode):
         elif name in PASSED_ON:
             self._pass_on(result, args)
         elif name in ("relu", "relu_"):
-            self.view.silent.append((result.detach() == 0).flatten(0, -2).all(dim=0))
+            self._keep_silent(result.detach())
         if name in DIFFERENCES:
             self._keep_difference(args, result)
         if name in PRODUCTS:
@@ -117,6 +125,10 @@ class Listener(TorchFunctionMode):
                     result = self._replace(result) + 0.0 * result  # the graph stays whole, for who goes backward
                 self.view.head = result
         return result
+
+    def _keep_silent(self, result: Tensor) -> None:
+        if self.view.inside and result.dim() > 1 and result.shape[-1] > 1:  # units, not a hinge of the loss
+            self.view.silent.append((result == 0).flatten(0, -2).all(dim=0))
 
     def _keep_leaves(self, args: Any) -> None:
         for one in args:
@@ -170,10 +182,10 @@ def _summed_axis(name: str, args: Any, place: int) -> int | None:
 @contextmanager
 def _entering(model: nn.Module, view: View) -> Iterator[None]:
     def enter(_: nn.Module, args: Any, kwargs: Any) -> None:
-        view.inputs, view.keywords = args, kwargs
+        view.inputs, view.keywords, view.inside = args, kwargs, True
 
     def leave(_: nn.Module, __: Any, output: Any) -> None:
-        view.output = output
+        view.output, view.inside = output, False
 
     handles = [model.register_forward_pre_hook(enter, with_kwargs=True), model.register_forward_hook(leave)]
     try:

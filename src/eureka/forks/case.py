@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from eureka.errors import RequestError
 from eureka.forks.generators import generators_of, restorer
+from eureka.forks.held import Held
 from eureka.forks.quiet import copied
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -36,11 +38,13 @@ class Fork:
 
     def hold(self) -> None:
         """From now on the optimiser's step does nothing."""
-        self.optimizer.step = _stay  # type: ignore[assignment,method-assign]
+        self.optimizer.step = stay  # type: ignore[method-assign]
 
 
-def _stay(*_: Any, **__: Any) -> None:
-    return None
+def stay(closure: Callable[[], Any] | None = None, **_: Any) -> Any:
+    """A step of an optimiser that changes no weight; the closure that some are given computes the loss."""
+    with torch.enable_grad():
+        return None if closure is None else closure()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,23 +63,28 @@ class Case:
     def fork(self) -> Fork:
         """Copies of the model and its optimiser, as they are now."""
         try:
-            model, optimizer = copy.deepcopy((self.model, self.optimizer))
+            model, optimizer = _deep_copies(self.model, self.optimizer)
         except Exception as error:
             raise RequestError(f"{type(self.model).__name__} cannot be copied ({type(error).__name__}: {error}).") from error
         return Fork(model, optimizer)
 
     def train(self, fork: Fork, batch: Any) -> Tensor:
-        """One step of the user's loop on a fork; the loss before it."""
+        """One step of the user's loop on a fork; the loss before it. A step may use its batch up: it gets a copy."""
+        batch = copied(batch)
         if self.step is not None:
             return torch.as_tensor(self.step(fork.model, fork.optimizer, batch)).detach()
         fork.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss_of(fork.model, batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = self._loss_on(fork.model, batch)
+        if loss.requires_grad:  # else nothing has a gradient, which is a finding
+            loss.backward()  # type: ignore[no-untyped-call]
         fork.optimizer.step()
         return loss.detach()
 
     def loss_of(self, model: nn.Module, batch: Any) -> Tensor:
-        """The loss, by the user's function or by what their step returns."""
+        """The loss, by the user's function, of a copy of a batch."""
+        return self._loss_on(model, copied(batch))
+
+    def _loss_on(self, model: nn.Module, batch: Any) -> Tensor:
         assert self.loss is not None
         loss = self.loss(model, batch)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -84,12 +93,25 @@ class Case:
         return loss
 
 
+def _deep_copies(model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+    """Copies that belong together, also with what an optimiser does not hand to `copy`, such as LBFGS's list of parameters."""
+    memo: dict[int, Any] = {}
+    new_model, new_optimizer = copy.deepcopy((model, optimizer), memo)
+    for name, value in vars(optimizer).items():
+        if name not in vars(new_optimizer) and not callable(value):
+            setattr(new_optimizer, name, copy.deepcopy(value, memo))
+    return new_model, new_optimizer
+
+
 def make_case(
     model: nn.Module, batches: Iterable[Any], *, loss: Loss | None, optimizer: Optimizer | None, step: Step | None, most: int
 ) -> Case:
     """Check what was given, and take the first `most` batches."""
     if not isinstance(model, nn.Module):
         raise RequestError(f"model is a {type(model).__name__}, not a torch.nn.Module.")
+    lazy = next((name for name, one in model.named_parameters() if isinstance(one, UninitializedParameter)), None)
+    if lazy is not None:
+        raise RequestError(f"{lazy} has no weights yet, as its layer is lazy; run the model once on a batch, then give it.")
     if (loss is None) == (step is None):
         what = "both were given" if loss is not None else "neither was given"
         raise RequestError(f"give loss=lambda model, batch: … or step=lambda model, optimizer, batch: …; {what}.")
@@ -112,8 +134,12 @@ def take(batches: Iterable[Any], most: int) -> list[Any]:
         )
     if not isinstance(batches, Iterable):
         raise RequestError(f"batches is a {type(batches).__name__}; pass a list of batches or a DataLoader.")
+    held = Held([*_whence(batches)])
     with kept_random_state(batches), _workers_ended(batches):
-        found = [copied(batch) for batch in itertools.islice(iter(batches), most)]
+        try:
+            found = [copied(batch) for batch in itertools.islice(iter(batches), most)]
+        finally:
+            held.put_back()
     if not found:
         raise RequestError("batches is empty; at least one batch is needed.")
     return found

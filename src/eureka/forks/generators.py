@@ -22,8 +22,8 @@ def generators_of(holder: Any) -> list[Any]:
     for _ in range(DEEP):
         fresh = [one for one in level if id(one) not in seen][:MANY]
         seen |= {id(one) for one in fresh}
-        found += [one for one in fresh if _is_generator(one)]
-        level = [held for one in fresh if not _is_generator(one) for held in _held_by(one)]
+        found += [one for one in fresh if is_generator(one)]
+        level = [held for one in fresh if not is_generator(one) for held in _held_by(one)]
     return list({id(one): one for one in found}.values())
 
 
@@ -35,7 +35,7 @@ def _held_by(one: Any) -> list[Any]:
     return [value for value in held if not isinstance(value, str | bytes | int | float | torch.Tensor | type | None)]
 
 
-def _is_generator(one: Any) -> bool:
+def is_generator(one: Any) -> bool:
     import numpy as np
 
     return isinstance(one, torch.Generator | np.random.Generator | np.random.RandomState | random.Random)

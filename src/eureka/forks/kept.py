@@ -1,9 +1,7 @@
-"""Keep what a user's own step changes besides the copies that it is given: schedulers, scalers, the optimiser's settings."""
+"""Keep what a user's own functions change besides the copies that they are given: counters, logs, schedulers, averages."""
 
 from __future__ import annotations
 
-import copy
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,29 +9,23 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from eureka.forks.held import Held, hooks_of
+
 
 @contextmanager
-def kept_loop(step: Callable[..., Any] | None, optimizer: Optimizer | None) -> Iterator[None]:
-    """Afterwards the objects that a step refers to, and the groups of the optimiser, are as they were."""
-    holders = [] if step is None else list(_stateful(step))
-    states = [copy.deepcopy(holder.state_dict()) for holder in holders]
+def kept_loop(function: Callable[..., Any] | None, optimizer: Optimizer | None, model: nn.Module | None = None) -> Iterator[None]:
+    """Afterwards what a loss or a step holds, and the groups of the optimiser, are as they were.
+
+    model   the user's; it is handed over as copies, and the hooks on it are called by those
+    """
+    own: list[Any] = [] if model is None else [*model.modules(), *model.parameters(), *model.buffers()]
+    if optimizer is not None:
+        own += [optimizer, *(one for group in optimizer.param_groups for one in group["params"])]
+    held = Held([function, *(hooks_of(model) if model is not None else ())], own)
     groups = [] if optimizer is None else [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     try:
         yield
     finally:
-        for holder, state in zip(holders, states, strict=True):
-            holder.load_state_dict(state)
+        held.put_back()
         for group, kept in zip(optimizer.param_groups if optimizer is not None else [], groups, strict=True):
             group.update(kept)
-
-
-def _stateful(step: Callable[..., Any]) -> Iterator[Any]:
-    """Schedulers and the like that a function refers to; models and optimisers are given to it as copies."""
-    try:
-        found = inspect.getclosurevars(step)
-    except TypeError:
-        return
-    for value in {**found.globals, **found.nonlocals}.values():
-        keeps_state = all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
-        if keeps_state and not inspect.isclass(value) and not isinstance(value, nn.Module | Optimizer):
-            yield value

@@ -14,9 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from eureka.forks.case import Case, Fork, seeded
+from eureka.forks.case import Case, Fork, seeded, stay
+from eureka.forks.kept import kept_loop
 
 
 @dataclass
@@ -56,6 +58,8 @@ class Trace:
     """the norm before clipping and the limit, for each call of PyTorch's gradient clipping"""
     rates: list[float] = field(default_factory=list)
     """the greatest learning rate of any group at each step of the optimiser"""
+    scheduled: list[float] = field(default_factory=list)
+    """the same of the user's own optimiser, which a scheduler in their step sets, before the first step and after each"""
     seconds: float = 0.0
 
     def total(self, what: str) -> float:
@@ -77,19 +81,21 @@ def try_steps(case: Case, batches: Sequence[Any], change: Change | None = None, 
     change   what is different from the user's run
     still    the optimiser's steps are left out: the losses of the weights as they are, on the same batches
     """
-    with seeded(), ExitStack() as stack:
+    with seeded(), kept_loop(case.step or case.loss, case.optimizer, case.model), ExitStack() as stack:
         fork = case.fork()
         made = change(fork) if change is not None else None
         if isinstance(made, AbstractContextManager):
             stack.enter_context(made)
         watch = stack.enter_context(_watching(fork, still=still))
         start = time.perf_counter()
-        losses = []
+        losses, scheduled = [], [_rate(case.optimizer)]
         for batch in batches:
             losses.append(float(case.train(fork, batch)))
+            scheduled.append(_rate(case.optimizer))
             if not math.isfinite(losses[-1]):
                 break
-        return Trace(losses, watch.steps, watch.parameters, watch.modes, watch.clips, watch.rates, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        return Trace(losses, watch.steps, watch.parameters, watch.modes, watch.clips, watch.rates, scheduled, seconds)
 
 
 @dataclass
@@ -144,9 +150,9 @@ def _watched_steps(fork: Fork, named: dict[str, nn.Parameter], watch: _Watch, st
     @torch.no_grad()
     def step(*args: Any, **kwargs: Any) -> Any:
         watch.steps += 1
-        watch.rates.append(max(float(group["lr"]) for group in fork.optimizer.param_groups))
+        watch.rates.append(_rate(fork.optimizer))
         if still:
-            return None
+            return stay(*args, **kwargs)
         before = {name: parameter.detach().clone() for name, parameter in named.items()}
         with torch.enable_grad():
             result = original(*args, **kwargs)
@@ -159,6 +165,10 @@ def _watched_steps(fork: Fork, named: dict[str, nn.Parameter], watch: _Watch, st
         yield
     finally:
         fork.optimizer.step = original  # type: ignore[method-assign]
+
+
+def _rate(optimizer: Optimizer) -> float:
+    return max(float(group["lr"]) for group in optimizer.param_groups)
 
 
 def _measure(seen: Watched, before: Tensor, parameter: nn.Parameter) -> None:

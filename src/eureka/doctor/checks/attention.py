@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
 
 from eureka.doctor.attention_state import AttentionState, attention_state, measure
 from eureka.doctor.exam import LONG, SHORT, Exam
@@ -54,11 +54,8 @@ def _softer(exam: Exam, fork: Fork) -> None:
     """W_Q and W_K rescaled so that the logits of a row have a spread of 1."""
     from eureka.starts.clear_start import clear_start
 
-    given: Any = dict(exam.view.keywords) or exam.view.inputs[0]
-    try:
-        clear_start(fork.model, given, positions=None, trained=True)
-    except RequestError:
-        return
+    with suppress(RequestError):
+        clear_start(fork.model, exam.given, positions=None, trained=True)
 
 
 def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:

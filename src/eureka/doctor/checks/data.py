@@ -11,33 +11,26 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from eureka.doctor.changes import standard
+from eureka.doctor.checks.positions import drowned_by_inputs
+from eureka.doctor.checks.units import dead_layers
 from eureka.doctor.exam import LONG, STEPS, Exam
 from eureka.doctor.finding import Finding
+from eureka.doctor.sizes import USUAL, float_inputs, is_usual, model_inputs, rms
 from eureka.forks.case import Fork
-from eureka.forks.trial import gain, try_steps
+from eureka.forks.trial import Change, gain, try_steps
 from eureka.formats import number, percent, plural
 
 OFTEN = 0.5
 """A share of repeated rows above which it is worth a word: short rows of few tokens repeat by chance."""
 FEW = 64
 """Rows that can be learned by heart."""
-USUAL = (0.05, 20.0)
-"""Root mean squares of inputs that need no scaling."""
 
 
 def check(exam: Exam) -> Iterator[Finding]:
     yield from _constant(exam)
     yield from _repeated(exam)
     yield from _unscaled(exam)
-
-
-def model_inputs(exam: Exam) -> list[Tensor]:
-    """What the model is given in the first batch, one row a sample, without masks, labels and places by their names."""
-    named = {
-        name: one for name, one in exam.view.keywords.items() if not any(part in name for part in ("mask", "label", "position"))
-    }
-    leaves = tree_leaves((exam.view.inputs, named))
-    return [one for one in leaves if isinstance(one, Tensor) and one.dim() >= 2 and len(one) > 0 and one.dtype != torch.bool]
 
 
 def _constant(exam: Exam) -> Iterator[Finding]:
@@ -48,6 +41,7 @@ def _constant(exam: Exam) -> Iterator[Finding]:
     between = float((main - main[:1]).abs().max())
     scale = float(main.abs().max()) or 1.0
     if between > 1e-4 * scale:
+        yield from _without_effect(exam)
         return
     yield Finding(
         cause="inputs_constant",
@@ -59,6 +53,31 @@ def _constant(exam: Exam) -> Iterator[Finding]:
         ),
         advice="look at how inputs are read, normalised and collated.",
     )
+
+
+def _without_effect(exam: Exam) -> Iterator[Finding]:
+    """Inputs differ, and yet the outputs for them do not, with fresh weights neither."""
+    if exam.well or exam.once(dead_layers) or _differs(exam) or _differs(exam.anew):
+        return
+    yield Finding(
+        cause="inputs_constant",
+        sure=0.93,
+        explains=0.97,
+        evidence=("Other samples give exactly the same outputs: what the model is given does not reach its last layer.",),
+        advice="look at what becomes of the inputs on their way into the model: a factor of 0, a mask, a tensor overwritten.",
+    )
+
+
+def _differs(exam: Exam) -> bool:
+    """Whether an output changes when samples change places."""
+    plain = exam.peek().head
+    size = len(plain) if plain is not None else 0
+    changed = exam.peek(inputs=lambda given: tree_map(lambda one: _rolled(one, size), given)).head
+    return plain is None or changed is None or plain.shape != changed.shape or not torch.equal(plain, changed)
+
+
+def _rolled(one: Any, size: int) -> Any:
+    return one.roll(1, dims=0) if isinstance(one, Tensor) and one.dim() > 1 and len(one) == size else one
 
 
 def _rows(batch: Any) -> list[bytes]:
@@ -112,42 +131,47 @@ def _by_heart(exam: Exam, rows: int) -> Finding:
 
 
 def _unscaled(exam: Exam) -> Iterator[Finding]:
-    floats = [one for one in model_inputs(exam) if one.is_floating_point() and not _is_zeros_and_ones(one)]
-    if not floats or exam.well:
+    main = float_inputs(exam)
+    if main is None or exam.well or is_usual(main):
         return
-    main = floats[0].detach().float()
-    size, offset = float(main.square().mean().sqrt()), abs(float(main.mean())) / (float(main.std()) or 1.0)
-    if USUAL[0] <= size <= USUAL[1] and offset < 20:
+    size = rms(main)
+    batches, drowned = exam.batches(LONG), exam.once(drowned_by_inputs)
+    scaled = gain(try_steps(exam.case, batches, _scaled(exam)), try_steps(exam.case, batches, _scaled(exam), still=True))
+    helps = scaled.clear(0.03) and scaled.share > 3 * max(exam.progress.share, 0.0)
+    if not helps and not drowned:
         return
-    batches = exam.batches(LONG)
-    scaled = gain(try_steps(exam.case, batches, _scaled), try_steps(exam.case, batches, _scaled, still=True))
-    if not scaled.clear(0.03) or scaled.share < 3 * max(exam.progress.share, 0.0):
-        return
+    told = [f"Inputs have a root mean square of {number(size)} and a mean of {number(float(main.mean()))}."]
+    if helps:
+        told.append(
+            f"Scaled to mean 0 and spread 1 the loss falls by {percent(scaled.share, 1)} in {LONG} steps, as they are by"
+            f" {percent(max(exam.progress.share, 0.0), 1)}."
+        )
+    if drowned:
+        told.append("They drown the positions, which are clear beside inputs that are scaled.")
     yield Finding(
         cause="inputs_unscaled",
         sure=0.92,
         explains=0.93,
-        evidence=(
-            f"Inputs have a root mean square of {number(size)} and a mean of {number(float(main.mean()))}; scaled to mean 0 and"
-            f" spread 1 the loss falls by {percent(scaled.share, 1)} in {LONG} steps, as they are by"
-            f" {percent(max(exam.progress.share, 0.0), 1)}.",
-        ),
-        advice="normalise the inputs.",
+        evidence=tuple(told),
+        advice="normalise the inputs" + (", and the targets" if _targets_unscaled(exam) else "") + ".",
         code="x = (x - x.mean()) / x.std()",
         numbers={"rms": size, "gain": scaled.share},
     )
 
 
-def _scaled(fork: Fork) -> None:
-    """The model's float inputs with mean 0 and spread 1."""
-
-    def standard(one: Any) -> Any:
-        if not isinstance(one, Tensor) or not one.is_floating_point() or one.dim() < 2 or _is_zeros_and_ones(one):
-            return one
-        return (one - one.mean()) / (one.std() + 1e-12)
-
-    fork.model.register_forward_pre_hook(lambda _, args, kwargs: tree_map(standard, (args, kwargs)), with_kwargs=True)
+def _targets_unscaled(exam: Exam) -> bool:
+    """Whether the targets of a squared error are far from what a fresh model gives."""
+    scale = exam.target_scale
+    return scale is not None and not (USUAL[0] <= scale[1] <= USUAL[1] and abs(scale[0]) <= USUAL[1])
 
 
-def _is_zeros_and_ones(one: Tensor) -> bool:
-    return bool(((one == 0) | (one == 1)).all())
+def _scaled(exam: Exam) -> Change:
+    """The model's float inputs with mean 0 and spread 1; and its outputs in units of the targets, where those are unusual too."""
+    scale = exam.target_scale if _targets_unscaled(exam) else None
+
+    def change(fork: Fork) -> None:
+        fork.model.register_forward_pre_hook(lambda _, args, kwargs: tree_map(standard, (args, kwargs)), with_kwargs=True)
+        if scale is not None:
+            fork.model.register_forward_hook(lambda _, __, output: tree_map(lambda one: one * scale[1] + scale[0], output))
+
+    return change

@@ -12,6 +12,10 @@ from eureka.formats import number, percent
 
 PULL = 0.2
 """Decay below this share of the weights' movement is not tried."""
+MOSTLY = 0.5
+"""Decay that is more than this share of it drives the weights."""
+ALL = 0.9
+"""Decay that is more than this share of what Adam normalises leaves nothing for the loss to say."""
 FORGETTING = 0.02
 """Decay that takes this share of the weights at every step leaves nothing of what was learned fifty steps ago."""
 
@@ -23,17 +27,21 @@ def check(exam: Exam) -> Iterator[Finding]:
     pull = _pull(exam, decay, taken)
     if pull < PULL and taken < FORGETTING:
         return
-    count, found = _without(exam, taken)
-    if found is None and taken < FORGETTING:
+    count, found = _without(exam, pull, taken)
+    worn = not taken and pull > ALL and exam.guessing
+    if found is None and taken < FORGETTING and not worn:
         return
-    tried = f" Without it the loss falls by {percent(found.share, 1)} in {count} steps." if found else ""
+    whence = " from fresh weights" if count == LONG else ""
+    tried = f" Without it the loss falls by {percent(found.share, 1)} in {count} steps{whence}." if found else ""
+    share = (
+        f"takes {percent(taken, 2)} of the weights at every step" if taken else f"is {percent(pull)} of what the optimiser sees"
+    )
     yield Finding(
         cause="weight_decay_too_large",
         sure=0.93 if found else 0.85,
         explains=0.96,
         evidence=(
-            f"Weight decay of {number(decay)} takes {percent(taken, 2)} of the weights at every step; they are"
-            f" {number(_shrunk(exam))} of the size of fresh ones.{tried}",
+            f"Weight decay of {number(decay)} {share}; the weights are {number(_shrunk(exam))} of the size of fresh ones.{tried}",
         ),
         advice="lower the weight decay; 0.01 to 0.1 is usual with AdamW.",
         code="for group in optimizer.param_groups: group['weight_decay'] = 0.01",
@@ -41,12 +49,12 @@ def check(exam: Exam) -> Iterator[Finding]:
     )
 
 
-def _without(exam: Exam, taken: float) -> tuple[int, Gain | None]:
+def _without(exam: Exam, pull: float, taken: float) -> tuple[int, Gain | None]:
     """From here, and from fresh weights where those of now have been worn away."""
     found = exam.unlocks(no_decay, at_once=False)
-    if found is not None or taken < FORGETTING:
+    if found is not None or (pull < MOSTLY if not taken else taken < FORGETTING):
         return SHORT, found
-    return LONG, exam.unlocks(no_decay, anew=True, count=LONG)
+    return LONG, exam.unlocks(no_decay, at_once=False, anew=True, count=LONG)
 
 
 def _strongest(exam: Exam) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from eureka.doctor.checks.targets import REGRESSIONS
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.sight import sees_later, sequence_of
@@ -27,6 +28,8 @@ COLUMNS = 512
 SHUFFLES = 20
 CLEAR = 6.0
 """A relation is found if it exceeds that of shuffled labels by this many standard deviations."""
+FORETOLD = 0.02
+"""A forest that explains more than this share of the variance of values it has not seen has found a relation."""
 LAGS = 8
 """Tokens up to so many places before a label are looked at, and after it where the model sees those."""
 
@@ -37,7 +40,7 @@ def check(exam: Exam) -> Iterator[Finding]:
         return
     views = [exam.peek(batch=batch) for batch in exam.case.batches]
     after = LAGS if sees_later(exam) else 0
-    found = _in_sequences(views, after) if _labels_of(views[0]) is not None else _in_samples(views)
+    found = _in_sequences(views, after) if labels_of(views[0]) is not None else _in_samples(views) or _in_values(views, after)
     if found is None:
         return
     yield Finding(
@@ -49,7 +52,7 @@ def check(exam: Exam) -> Iterator[Finding]:
     )
 
 
-def _labels_of(view: View) -> tuple[Tensor, Tensor] | None:
+def labels_of(view: View) -> tuple[Tensor, Tensor] | None:
     """Tokens and the label at each of them, where there is one; labels that do not count are -1."""
     tokens, call = view.tokens, next((one for one in view.losses if one.name in ("cross_entropy", "nll_loss")), None)
     if tokens is None or call is None or call.target.is_floating_point() or call.target.numel() < len(tokens) * 2:
@@ -65,7 +68,7 @@ def _labels_of(view: View) -> tuple[Tensor, Tensor] | None:
 
 def _in_sequences(views: list[View], after: int) -> str | None:
     """What the tokens that a model sees say about the label at a place, if that is nothing."""
-    pairs = [pair for view in views if (pair := _labels_of(view)) is not None]
+    pairs = [pair for view in views if (pair := labels_of(view)) is not None]
     if len({pair[0].shape[1] for pair in pairs}) != 1:
         return None
     tokens, labels = (torch.cat(parts).cpu().numpy() for parts in zip(*pairs, strict=True))
@@ -175,7 +178,7 @@ def _samples(views: list[View]) -> tuple[Floats, Ints] | None:
     for view in views:
         call = next((one for one in view.losses if one.name in ("cross_entropy", "nll_loss")), None)
         sequence = sequence_of(view)
-        given = sequence if sequence is not None else _first(view.inputs)
+        given = sequence if sequence is not None else _first(view)
         if call is None or given is None or call.target.dim() != 1 or len(call.target) != len(given):
             return None
         features.append(_features(given.detach()))
@@ -195,8 +198,54 @@ def _features(given: Tensor) -> Floats:
     return np.concatenate([flat, counts], axis=1)
 
 
-def _first(inputs: tuple[object, ...]) -> Tensor | None:
-    return next((one for one in inputs if isinstance(one, torch.Tensor) and one.dim() >= 2), None)
+def _first(view: View) -> Tensor | None:
+    """What the model is given first, without masks and labels by their names."""
+    named = (one for name, one in view.keywords.items() if not any(part in name for part in ("mask", "label", "position")))
+    return next((one for one in (*view.inputs, *named) if isinstance(one, torch.Tensor) and one.dim() >= 2), None)
+
+
+def _in_values(views: list[View], after: int) -> str | None:
+    """For a target of numbers: what a forest of trees foretells of it, if that is nothing. Of a series, at two of its places."""
+    calls = [next((one for one in view.losses if one.name in REGRESSIONS), None) for view in views]
+    given = [sequence if (sequence := sequence_of(view)) is not None else _first(view) for view in views]
+    pairs = [
+        (x.detach(), call.target.detach()) for x, call in zip(given, calls, strict=True) if x is not None and call is not None
+    ]
+    if len(pairs) < len(views) or len({(x.shape[1:], y.shape[1:]) for x, y in pairs}) != 1:
+        return None
+    x, y = (torch.cat(parts)[:MOST] for parts in zip(*pairs, strict=True))
+    if len(x) != len(y) or len(x) < LEAST:
+        return None
+    series = y.dim() == 3 and x.dim() == 3 and y.shape[1] == x.shape[1]
+    places = [y.shape[1] // 2, y.shape[1] - 1] if series else [0]
+    scores = [
+        _foretold(_features(x[:, : place + 1] if series and not after else x), _values(y[:, place] if series else y))
+        for place in places
+    ]
+    if max(scores) > FORETOLD:
+        return None
+    return (
+        f"A forest of trees finds no relation between inputs and targets in {len(x):,} samples: of the variance of those it has"
+        f" not seen it explains {percent(max(*scores, 0.0))}."
+    )
+
+
+def _values(target: Tensor) -> Floats:
+    values: Floats = target.reshape(len(target), -1)[:, 0].double().cpu().numpy()
+    return values
+
+
+def _foretold(x: Floats, y: Floats) -> float:
+    """The share of the variance of held-out values that a forest explains."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    half = len(y) // 2
+    x = x[:, x.std(axis=0) > 0]
+    if not x.shape[1] or not y[half:].std():
+        return 0.0
+    if x.shape[1] > COLUMNS:
+        x = x[:, np.random.default_rng(0).choice(x.shape[1], COLUMNS, replace=False)]
+    return float(ExtraTreesRegressor(40, min_samples_leaf=2, random_state=0).fit(x[:half], y[:half]).score(x[half:], y[half:]))
 
 
 def _score(x: Floats, y: Ints) -> tuple[float, float, float]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from torch import nn
 
+from eureka.doctor.changes import fresh, frozen_kept
 from eureka.doctor.checks.units import dead_layers
-from eureka.doctor.exam import Exam
+from eureka.doctor.exam import LEARNING, LONG, Exam
 from eureka.doctor.finding import Finding
-from eureka.forks.trial import Watched
+from eureka.forks.trial import Watched, gain
 from eureka.formats import listing, number, percent, plural
 
 LEAST = 0.02
@@ -30,6 +31,8 @@ def _without_gradient(exam: Exam) -> Iterator[Finding]:
     if not base.steps_taken:
         yield _nothing("The step never calls optimizer.step(): no weight changes.", "call optimizer.step() after backward()", 1.0)
         return
+    if not exam.finite:
+        return  # what is not a number has no gradient
     computed, used = base.total("computed"), base.total("used")
     if computed > 0 and used <= 1e-12 * computed:
         yield _nothing(
@@ -58,13 +61,22 @@ def _without_gradient(exam: Exam) -> Iterator[Finding]:
             min(1.0, 0.5 + cut_share / 2),
         )
     elif share > 0.5 and frozen and not exam.well and (exam.chance is None or exam.level > 0.5 * exam.chance):
-        frozen_share = sum(named[name].numel() for name in frozen) / total
-        yield _nothing(
-            f"{percent(frozen_share)} of the parameters are frozen (requires_grad is False: {_some(frozen)}),"
-            " and the others alone do not lower the loss.",
-            "unfreeze them with requires_grad_(True)",
-            frozen_share,
-        )
+        yield from _frozen(exam, frozen, sum(named[name].numel() for name in frozen) / total)
+
+
+def _frozen(exam: Exam, frozen: list[str], share: float) -> Iterator[Finding]:
+    """Frozen weights are to blame if the others learn no more with them than with frozen weights that are drawn anew."""
+    kept, drawn = exam.trial(frozen_kept(fresh), LONG), exam.trial(fresh, LONG)
+    better = gain(kept, drawn)
+    if better.clear(LEARNING):
+        return  # they hold what was learned before
+    yield _nothing(
+        f"{percent(share)} of the parameters are frozen (requires_grad is False: {_some(frozen)}), and they hold nothing: the"
+        f" others reach a loss of {kept.losses[-1]:.4g} with them in {LONG} steps, and of {drawn.losses[-1]:.4g} with frozen"
+        " weights that are drawn anew.",
+        "unfreeze them with requires_grad_(True), or load the trained weights that should be there",
+        share,
+    )
 
 
 def _nothing(evidence: str, advice: str, explains: float) -> Finding:
@@ -94,7 +106,8 @@ def _outside(exam: Exam) -> Iterator[Finding]:
             ": they are in no parameter group of the optimiser.",
         ),
         advice="give all parameters to the optimiser, or add them as a group.",
-        code="optimizer.add_param_group({'params': […]})",
+        code="known = {id(p) for group in optimizer.param_groups for p in group['params']};"
+        " optimizer.add_param_group({'params': [p for p in model.parameters() if id(p) not in known]})",
         numbers={"share": share},
     )
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from eureka.doctor.changes import standard
+from eureka.doctor.checks.labels import labels_of
 from eureka.doctor.exam import LONG, Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.sight import answers_everywhere, is_same, sequence_of
+from eureka.doctor.sizes import float_inputs, is_usual
 from eureka.errors import RequestError
 from eureka.forks.case import Fork
 from eureka.formats import number, percent
@@ -21,6 +24,8 @@ from eureka.probes.capture import left_alone
 from eureka.probes.positions import search
 from eureka.starts.clear_start import clear_start
 
+EXACTLY = 1e-4
+"""Below this share it is rounding."""
 FAINT, DROWNED = 0.03, 0.01
 """Positions below these shares of the content are tried louder; and are called missing even if that does not help at once."""
 SAME = 0.01
@@ -28,21 +33,79 @@ SAME = 0.01
 
 
 def check(exam: Exam) -> Iterator[Finding]:
-    order = _order(exam)
-    if exam.well and not _blind(exam, order):
+    order = exam.once(knows_order)
+    if (exam.well and not _blind(exam, order)) or exam.once(drowned_by_inputs):
         return
-    ratio = _loudness(exam)
+    loudness = _loudness(exam)
+    ratio, added = (None, False) if loudness is None else loudness
     told = [] if ratio is None else [f"Positions are {number(ratio)} of the size of the content that they are added to."]
     if order is not None and order < SAME:
+        contradicted = _contradicted(exam)
+        if contradicted is not None and contradicted < SAME:
+            return  # equal tokens of a row have equal labels: the order may not matter
         share = percent(order, 2)
         told.append(f"When the tokens change places, the outputs change by {share} of what other tokens change them by.")
+        if contradicted is not None:
+            told.append(
+                f"Of equal tokens in a row {percent(contradicted, 0)} have different labels: only their places tell them apart."
+            )
         yield _missing(told, 0.9)
     elif ratio is not None and ratio < FAINT:
-        found = exam.unlocks(lambda fork: _louder(exam, fork), count=LONG) if ratio > 0 else None
+        found = exam.unlocks(lambda fork: _louder(exam, fork), count=LONG) if ratio > 0 and added else None
         if found is not None:
             told.append(f"When they are as loud as the content, the loss falls by {percent(found.share, 1)} in {LONG} steps.")
-        if found is not None or ratio < DROWNED:
+        if found is not None or (ratio < DROWNED and (added or order is None or _sees_no_order(exam))):
             yield _missing(told, 0.9 if found is not None else 0.8)
+
+
+def drowned_by_inputs(exam: Exam) -> bool:
+    """Whether inputs of an unusual size hide the order: positions are faint beside them, and would not be if they were scaled."""
+    main = float_inputs(exam)
+    if main is None or is_usual(main):
+        return False
+    order, loudness = exam.once(knows_order), _loudness(exam)
+    if order is not None and order < SAME and (knows_order(exam, standard) or 0.0) >= SAME:
+        return True
+    faint = loudness is not None and loudness[1] and loudness[0] < FAINT
+    scaled = _loudness(exam, standard) if faint else None
+    return scaled is not None and scaled[0] >= FAINT
+
+
+def _contradicted(exam: Exam) -> float | None:
+    """Of pairs of equal tokens in a row, how many have different labels; None if there are too few to tell."""
+    found = labels_of(exam.view)
+    if found is None or not answers_everywhere(exam) or len(exam.view.all_tokens) > 1:
+        return None  # a decoder answers at places of its own
+    tokens, labels = (one[:64, :128] for one in found)
+    equal = (tokens[:, :, None] == tokens[:, None, :]) & (labels[:, :, None] >= 0) & (labels[:, None, :] >= 0)
+    equal &= ~torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device)
+    pairs = int(equal.sum())
+    return float((equal & (labels[:, :, None] != labels[:, None, :])).sum()) / pairs if pairs >= 40 else None
+
+
+def _sees_no_order(exam: Exam) -> bool:
+    """Whether the first attention gives the last token the same, whatever the order of those before it.
+
+    Positions that turn q and k, or are added to the logits, show here; a causal mask alone does not.
+    """
+    sites, kept = find_sites(exam.glass.model).sites, list[Tensor]()
+
+    def keep(_module: Any, _args: Any, output: Any) -> None:
+        output = output[0] if isinstance(output, tuple) else output
+        if isinstance(output, Tensor) and output.dim() == 3:
+            kept.append(output.detach().double())
+
+    if not sites or torch.finfo(next(exam.glass.model.parameters()).dtype).bits < 32:
+        return False
+    handle = sites[0].module.register_forward_hook(keep)
+    try:
+        order = knows_order(exam)
+    finally:
+        handle.remove()
+    if order is None or len(kept) < 3 or len({one.shape for one in kept[-3:]}) > 1:
+        return False
+    plain, moved, other = (one[:, -1] for one in kept[-3:])
+    return _apart(moved, plain) < EXACTLY * _apart(other, plain)
 
 
 def _blind(exam: Exam, order: float | None) -> bool:
@@ -62,28 +125,27 @@ def _missing(evidence: list[str], sure: float) -> Finding:
     )
 
 
-def _given(exam: Exam) -> Any:
-    return dict(exam.view.keywords) or exam.view.inputs[0]
-
-
 def _louder(exam: Exam, fork: Fork) -> None:
-    clear_start(fork.model, _given(exam), logits=None, trained=True)
+    clear_start(fork.model, exam.given, logits=None, trained=True)
 
 
-def _loudness(exam: Exam) -> float | None:
-    """rms(positions) / rms(content) where they are added; measured at the first attention where no addition was found."""
+def _loudness(exam: Exam, prepare: Callable[[Any], Any] = lambda one: one) -> tuple[float, bool] | None:
+    """rms(positions) / rms(content), and whether they were seen to be added; if not, it is measured at the first attention."""
     model = exam.case.fork().model
     sites = find_sites(model).sites
-    if not sites or (exam.view.keywords and exam.view.inputs) or len(exam.view.inputs) > 1:
+    if not sites or exam.given is None or (exam.view.keywords and exam.view.inputs) or len(exam.view.inputs) > 1:
         return None
     try:
         with torch.no_grad(), left_alone(model):
-            found = search(model, _given(exam), sites)
+            found = search(model, tree_map(prepare, exam.given), sites)
     except (RequestError, RuntimeError):
         return None
     if found.learned:
-        return min(addition.ratio for addition in found.learned)
-    return 0.0 if found.zero else _by_place(exam)
+        return min(addition.ratio for addition in found.learned), True
+    if found.zero:
+        return 0.0, True
+    ratio = _by_place(exam)
+    return None if ratio is None else (ratio, False)
 
 
 def _by_place(exam: Exam) -> float | None:
@@ -132,7 +194,7 @@ class _Sums:
         return math.sqrt(max(places, 0.0) / content)
 
 
-def _order(exam: Exam) -> float | None:
+def knows_order(exam: Exam, prepare: Callable[[Any], Any] = lambda one: one) -> float | None:
     """What changing places changes, as a share of what other tokens change; None if the model is not given a sequence.
 
     The last token stays, and with an output for each token that of the last one is looked at: there a causal model sees them all.
@@ -144,7 +206,7 @@ def _order(exam: Exam) -> float | None:
     order = torch.randperm(length - 1, generator=torch.Generator().manual_seed(0)).to(sequence.device)
     order = torch.cat([order, order.new_tensor([length - 1])])
     plain, moved, other = (
-        exam.peek(inputs=lambda given, change=change: tree_map(change, given)).head  # type: ignore[misc]
+        exam.peek(inputs=lambda given, change=change: tree_map(lambda one: prepare(change(one)), given)).head  # type: ignore[misc]
         for change in (lambda one: one, lambda one: _moved(one, sequence, order), lambda one: _replaced(one, sequence))
     )
     if plain is None or moved is None or other is None or moved.shape != plain.shape:

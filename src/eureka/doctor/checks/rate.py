@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import torch
+
 from eureka.doctor.changes import both, fresh, rate_of, rate_times
 from eureka.doctor.exam import GUESSING, LONG, SHORT, TINY, Exam, mean
 from eureka.doctor.finding import Finding
@@ -15,6 +17,14 @@ FLAT = 0.002
 """A continued run that gains less than this share of the loss stands still."""
 USUAL = 1e-3
 """The rate that is tried in place of one that is zero."""
+STANDING = 1e-6
+"""Steps that change the weights by less than this share of their size lead nowhere in ten thousand steps."""
+WARM_UP = 20_000
+"""A schedule that reaches a rate within so many steps is a warm-up."""
+BELOW = 0.985
+"""Losses on the same batches that differ by less than this are alike."""
+LAST = 5
+"""The losses of so many last steps of a trial are where it has led."""
 LOWER = 0.97
 """A smaller rate ends this much lower, if the rate is too large."""
 
@@ -61,10 +71,44 @@ def _too_small(exam: Exam) -> Finding | None:
         return None
     times, count = (3.0, LONG) if size < TINY else (6.0, SHORT)  # tiny steps gain in proportion to the rate
     for factor, change in _larger(exam, size):
+        if _will_reach(exam, factor):
+            return None
         found = exam.unlocks(change, times=times, at_once=False, count=count)
         if found is not None:
             return _small_finding(exam, factor, found, count)
-    return None
+    return _standing(exam) if size < STANDING else None
+
+
+def _will_reach(exam: Exam, factor: float) -> bool:
+    """Whether the schedule raises the rate so far soon: by what it does in the next steps, or else by what it has done so far."""
+    now, wanted = max(_rates(exam)), max(_rates(exam)) * factor
+    ahead = exam.base.scheduled
+    if ahead and ahead[-1] != ahead[0]:
+        pace = (ahead[-1] - ahead[0]) / (len(ahead) - 1)
+        return pace > 0 and (wanted - now) / pace < WARM_UP
+    first = _first_rate(exam)  # a linear warm-up that has come so far in the steps taken
+    return first > now > 0 and max(exam.taken, 1.0) * first / now < WARM_UP
+
+
+def _standing(exam: Exam) -> Finding | None:
+    """No other rate helped within a short trial, but at this one the weights practically stand still."""
+    computed, used = exam.base.total("computed"), exam.base.total("used")
+    half = any(torch.finfo(one.dtype).bits <= 16 for one in exam.case.model.parameters())  # there it may be rounding
+    if not exam.step_size or used < 0.05 * computed or half:
+        return None
+    steps = 0.01 / exam.step_size
+    return Finding(
+        cause="lr_too_small",
+        sure=0.9,
+        explains=0.9,
+        evidence=(
+            f"At {rate(max(_rates(exam)))} a step changes the weights by {number(exam.step_size)} of their size, where a"
+            f" thousandth is usual: {steps:,.0f} steps in one direction would change them by a hundredth.",
+        ),
+        advice="raise the learning rate by powers of ten until the loss moves.",
+        code="for group in optimizer.param_groups: group['lr'] *= 1000",
+        numbers={"step_size": exam.step_size},
+    )
 
 
 def _larger(exam: Exam, size: float) -> Iterator[tuple[float, Change]]:
@@ -99,7 +143,7 @@ def _too_large(exam: Exam) -> Finding | None:
     if exam.finite and rising:
         for factor in (0.1, 0.01):
             found = exam.unlocks(rate_times(factor), at_once=False)
-            if found is not None:
+            if found is not None and (_thrown(exam, exam.level) or _learns(exam, found.level - found.mean)):
                 told = f"from here {number(factor)} times that rate lowers it by {percent(found.share, 1)} in {SHORT} steps"
                 return _large_finding(exam, factor, told)
     return _from_fresh(exam) if rising or exam.guessing or _rose(exam) else None
@@ -112,14 +156,32 @@ def _from_fresh(exam: Exam) -> Finding | None:
     bound = GUESSING * exam.chance if exam.chance is not None else exam.level
     if reached < bound:
         return None
-    for factor in (0.1, 0.01):
-        end = _end(exam.trial(both(fresh, rate_times(factor))))
-        if end < LOWER * reached and (_thrown(exam, reached) or end < LOWER * exam.end):
-            now = f"this rate to {_told(reached)}"
-            return _large_finding(
-                exam, factor, f"from fresh weights {number(factor)} times that rate leads to {_told(end)} in {SHORT} steps, {now}"
-            )
-    return None
+    ends = {factor: _end(exam.trial(both(fresh, rate_times(factor)))) for factor in (0.1, 0.01)}
+    better = [factor for factor, end in ends.items() if end < LOWER * reached]
+    if not better:
+        return None
+    best = min(better, key=ends.__getitem__)
+    end, count = ends[best], SHORT
+    if not (_thrown(exam, reached) or _better(exam, end, exam.still)):
+        best = min(better)  # both are near chance so soon
+        end, count = _end(exam.trial(both(fresh, rate_times(best)), LONG)), LONG
+        if not _better(exam, end, exam.still_longer):
+            return None
+    now = f"this rate to {_told(reached)} in {SHORT}"
+    told = f"from fresh weights {number(best)} times that rate leads to {_told(end)} in {count} steps, {now}"
+    return _large_finding(exam, best, told)
+
+
+def _better(exam: Exam, end: float, still: Trace) -> bool:
+    """Whether a loss is lower than that of the weights of now on the same batches, and than guessing."""
+    count = SHORT if still is exam.still else LONG
+    now = mean(still.losses[count - LAST : count])
+    return end < BELOW * now and _learns(exam, end * exam.level / now, BELOW)
+
+
+def _learns(exam: Exam, loss: float, share: float = GUESSING) -> bool:
+    """Whether a loss is better than guessing: a smaller rate also calms what cannot be learned."""
+    return exam.chance is None or loss < share * exam.chance
 
 
 def _thrown(exam: Exam, loss: float) -> bool:
@@ -129,7 +191,7 @@ def _thrown(exam: Exam, loss: float) -> bool:
 
 def _end(trace: Trace) -> float:
     """The mean of the last losses; infinite where one is not a number."""
-    return mean(trace.losses[-5:]) if trace.finite else math.inf
+    return mean(trace.losses[-LAST:]) if trace.finite else math.inf
 
 
 def _told(loss: float) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+from torch.utils._pytree import tree_map
 
-from eureka.doctor.checks.targets import asked_offset
+from eureka.doctor.checks.targets import asked_offset, offset_on
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
-from eureka.doctor.sight import NOTHING, dependence, leak, unseen
+from eureka.doctor.padding import fill_of
+from eureka.doctor.sight import NOTHING, PLACES, answers_everywhere, dependence, dependence_on, is_same, leak, unseen
 from eureka.formats import percent
 
 MOST = 0.5
@@ -23,21 +25,39 @@ def check(exam: Exam) -> Iterator[Finding]:
 
 
 def _leak(exam: Exam) -> Iterator[Finding]:
-    offset, found = exam.once(asked_offset), leak(exam)
+    offset, found = exam.once(asked_offset), leak(exam.once(dependence), _asked(exam))
     if offset is None or offset < 1 or found is None:
+        offset, found = 1, _decoder_leak(exam)
+    if found is None:
         return
     token, place = found
+    what = "output" if exam.view.tokens is None else "logits"
     yield Finding(
         cause="future_leak",
         sure=0.96,
         explains=0.9,
         evidence=(
-            f"Changing token {token} changes the logits at token {place}, which is asked for token {place + offset}: the model"
+            f"Changing token {token} changes the {what} at token {place}, which is asked for token {place + offset}: the model"
             " can see what it is asked for.",
         ),
         advice="use a causal mask in every attention layer (is_causal=True), and no operation that mixes tokens otherwise.",
         numbers={"token": float(token), "place": float(place)},
     )
+
+
+def _asked(exam: Exam) -> torch.Tensor | None:
+    """The places whose outputs the loss looks at, (T,): a prefix may be seen as a whole if nothing is asked there."""
+    gradient = exam.head_gradient
+    return gradient.abs().amax(dim=(0, 2)) > 0 if gradient is not None and gradient.dim() == 3 else None
+
+
+def _decoder_leak(exam: Exam) -> tuple[int, int] | None:
+    """The same for the second sequence of an encoder-decoder, if the loss asks for the next one of its tokens."""
+    head = exam.view.head
+    for tokens in exam.view.all_tokens[1:]:
+        if head is not None and head.dim() == 3 and head.shape[:2] == tokens.shape and offset_on(exam, tokens) == 1:
+            return leak(dependence_on(exam, tokens), _asked(exam))
+    return None
 
 
 def _blocked(exam: Exam) -> Iterator[Finding]:
@@ -56,7 +76,7 @@ def _blocked(exam: Exam) -> Iterator[Finding]:
 
 
 def _cut_off(exam: Exam) -> str | None:
-    told, share = _tokens_apart(exam), unseen(exam)
+    told, share = _tokens_apart(exam) or _tokens_unheard(exam), unseen(exam)
     if told is None and share is not None and share > MOST:
         return f"{percent(share, 0)} of the numbers that the model is given change no output of any sample"
     return told
@@ -82,3 +102,32 @@ def _tokens_apart(exam: Exam) -> str | None:
 
 def _others(row: torch.Tensor, place: int, *, later: bool) -> torch.Tensor:
     return row[place + 1 :] if later else torch.cat([row[:place], row[place + 1 :]])
+
+
+def _tokens_unheard(exam: Exam) -> str | None:
+    """Where the model gives one answer for all tokens: hardly any of them changes it. Padding is left as it is."""
+    tokens, fill, plain = exam.view.tokens, exam.once(fill_of), exam.peek().head
+    if tokens is None or plain is None or answers_everywhere(exam) or tokens.shape[1] < 3:
+        return None
+    real = torch.ones_like(tokens, dtype=torch.bool) if fill is None else ~fill.where
+    columns = [j for j in range(tokens.shape[1]) if bool(real[:, j].any())]
+    places = sorted({columns[round(i * (len(columns) - 1) / (PLACES - 1))] for i in range(PLACES)})
+    heard = [j for j in places if _changes(exam, tokens, real, j, plain)]
+    if len(places) < 3 or not heard or len(heard) > len(places) / 3:
+        return None
+    return (
+        f"tokens {', '.join(map(str, places))} were changed one by one, where they are no padding: only"
+        f" {', '.join(map(str, heard))} changes the output"
+    )
+
+
+def _changes(exam: Exam, tokens: torch.Tensor, real: torch.Tensor, place: int, plain: torch.Tensor) -> bool:
+    """Whether the output changes when the tokens at a place become others that the data has."""
+    known = torch.unique(tokens[real])
+    other = tokens.clone()
+    here = torch.searchsorted(known, tokens[:, place].contiguous()).clamp_max(len(known) - 1)
+    other[:, place] = torch.where(real[:, place], known[(here + 1) % len(known)], tokens[:, place])
+    changed = exam.peek(inputs=lambda given: tree_map(lambda one: other if is_same(one, tokens) else one, given)).head
+    if changed is None or changed.shape != plain.shape:
+        return True
+    return float((changed.float() - plain.float()).abs().max()) > NOTHING * max(float(plain.float().abs().max()), 1e-12)

@@ -19,12 +19,13 @@ def dead_layers(exam: Exam) -> list[float]:
 
 def check(exam: Exam) -> Iterator[Finding]:
     shares, dead = exam.view.silent, exam.once(dead_layers)
-    if not dead or exam.well:
+    if not dead or (exam.well and max(dead) < 1.0):
         return
+    explains = 0.95 if max(dead) > 0.99 else 0.6 + 0.35 * len(dead) / len(shares)
     yield Finding(
         cause="dead_units",
         sure=0.92,
-        explains=0.95 if max(dead) > 0.99 else 0.6 + 0.35 * len(dead) / len(shares),
+        explains=0.6 if exam.well else explains,
         evidence=(
             f"In {len(dead)} of {plural(len(shares), 'ReLU layer')} {percent(max(dead), 0)} of the units give zero for every"
             " token of a batch: nothing behind them gets a gradient.",
