@@ -83,7 +83,7 @@ def step(value: float) -> str:
     >>> step(5_999_849.3), step(84.25), step(0.01234567)
     ('5,999,849', '84.25', '0.01235')
     """
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:
