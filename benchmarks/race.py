@@ -1,7 +1,7 @@
 """Does a race shorten the wait, counting its own steps? Stuck runs of several kinds, and healthy ones.
 
 Each run is trained up to where it is stuck. From there it is raced, the winner is applied and trained until it leaps or the steps
-are used up; and beside it the same run goes on waiting. A leap is that of `training/leaps.py`, looked for every 25 steps.
+are used up; and beside it the same run goes on waiting. A leap is that of `training/leaps.py`, looked for every 50 steps.
 
 The steps of a race are those of all its forks, so the cost is what one device would do one fork after another. What is asked is
 whether the leap comes at least twice as soon. So the waiting run is watched for 2.5 times as long as the raced one took, and no
@@ -44,7 +44,7 @@ from eureka.training.leaps import eureka_leap
 from eureka.training.loop import VALIDATION_SEED
 from eureka.training.optimiser import learning_rate, make_optimiser, set_learning_rate
 
-EVERY = 25
+EVERY = 50
 """Steps between two validations."""
 WATCHED = 2.5
 """The waiting run is watched for so many times the steps that the raced run took."""
@@ -64,27 +64,32 @@ class Kind:
     """whether waiting is right"""
 
 
+SMALL = {"training.batch_size": 64, "training.validation_samples": 512}
+"""A quarter of the recipes' batch: a run takes about a minute, and is as stuck."""
+SENTENCES = {"training.batch_size": 16, "training.validation_samples": 64}
+
 KINDS = {
-    "tiles": Kind(recipe="tiles", changes={"training.lr": 3e-4}, before=1200, most=4000),
-    "main": Kind(recipe="small/main", before=600, most=6000),
+    "tiles": Kind(recipe="tiles", changes={**SMALL, "training.lr": 3e-4}, before=600, most=4000),
+    "main": Kind(recipe="small/main", changes=SMALL, before=600, most=6000),
     "induction": Kind(
-        recipe="small/induction", changes={"model.name": "hf_gpt2", "model.depth": 2, "model.heads": 1}, before=400, most=6000
+        recipe="small/induction", changes={**SENTENCES, "model.name": "hf_gpt2", "model.depth": 2, "model.heads": 1},
+        before=400, most=6000,
     ),
     "rate": Kind(
-        recipe="tiles", changes={"training.lr": 3e-5, "model.start": "clear_positions", "attention.name": "norm_softmax"},
+        recipe="tiles", changes={**SMALL, "training.lr": 3e-5, "model.start": "clear_positions", "attention.name": "norm_softmax"},
         before=200, most=4000,
     ),
     "positions": Kind(
-        recipe="tiles", changes={"training.lr": 1e-3, "model.position_init_scale": 0.1, "attention.name": "norm_softmax"},
+        recipe="tiles", changes={**SMALL, "training.lr": 1e-3, "model.position_init_scale": 0.1, "attention.name": "norm_softmax"},
         before=600, most=4000,
     ),
     "healthy tiles": Kind(
-        recipe="tiles", changes={"training.lr": 3e-3, "model.start": "clear"}, before=40, most=400, healthy=True
+        recipe="tiles", changes={**SMALL, "training.lr": 3e-3, "model.start": "clear"}, before=40, most=800, healthy=True
     ),
     "healthy digits": Kind(
-        recipe="digits", changes={"training.lr": 1e-3, "attention.name": "norm_softmax"}, before=40, most=400, healthy=True
+        recipe="digits", changes={**SMALL, "training.lr": 1e-3, "attention.name": "norm_softmax"}, before=40, most=800, healthy=True
     ),
-    "healthy sums": Kind(recipe="small/prefix_sum", before=40, most=400, healthy=True),
+    "healthy sums": Kind(recipe="small/prefix_sum", changes=SMALL, before=40, most=800, healthy=True),
 }  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """What a race has shown of each remedy, beside waiting on the same batches with the same random numbers.
 
 Differences are paired step by step: loss of "wait" - loss of the remedy. Their interval is that of the mean over the last
-quarter of the steps that both have taken. Neighbouring steps err alike, so the error is that of the means of blocks of n^0.4
-steps around a line, with Student's t for so few blocks (batch means); and there are m remedies, so each interval has a level of
-1 - 0.05/m: all of them hold together in 95 % of races (Bonferroni).
+quarter of the steps that both have taken, and over 20 at least. Neighbouring steps err alike, so the error is that of the means
+of blocks of n^0.4 steps around a line, with Student's t for so few blocks (batch means); and there are m remedies, so each
+interval has a level of 1 - 0.05/m: all of them hold together in 95 % of races (Bonferroni).
 
 A remedy **helped** if it leapt, or if its whole interval is above 0, the difference is at least 2 % of the loss and still grows.
 A lower rate lowers a noisy loss at once and then no more: that is not help. And it must gain clearly more than waiting does: the
@@ -31,10 +31,12 @@ TIMES = 2.0
 """How many times the gain of waiting a difference must be."""
 LEAP, LEAP_ERRORS, WINDOW = 0.1, 5.0, 10
 """A leap: over the last steps the loss is this share below that of waiting, and this many standard errors."""
+WANDERS, PIECE = 6.0, 5
+"""And so many times as far as waiting wanders by itself, from one piece of so many steps to another: a race looks often."""
 LEARNING, LEARNING_STEPS = 0.1, 40
 """A run learns by itself if its loss falls by this share in so many steps."""
-SHARE = 0.25
-"""The part of the steps, at the end, that the interval is about."""
+SHARE, FEWEST = 0.25, 20
+"""The part of the steps, at the end, that the interval is about, and its fewest steps: fewer blocks tell nothing of their error."""
 SURE = 0.95
 BLOCK = 0.4
 """Of n steps a block has n to this power."""
@@ -100,7 +102,7 @@ class Difference:
 def difference(losses: Sequence[float], wait: Sequence[float]) -> Difference:
     """Compare two forks at the steps that both have taken."""
     both = min(len(losses), len(wait))
-    count = min(both, max(round(SHARE * both), WINDOW))
+    count = min(both, max(round(SHARE * both), FEWEST))
     ours, theirs = np.array(losses[both - count : both]), np.array(wait[both - count : both])
     gained = theirs - ours
     level = float(np.abs(theirs).mean())
@@ -116,15 +118,28 @@ def difference(losses: Sequence[float], wait: Sequence[float]) -> Difference:
 
 
 def has_leapt(losses: Sequence[float], wait: Sequence[float]) -> bool:
-    """Whether the last steps lie far below those of waiting, and by more than waiting explains."""
+    """Whether the last steps lie far below those of waiting, and by more than waiting explains.
+
+    Below its middle as well: that waiting has a spike just now is not a leap of everybody else.
+    """
     both = min(len(losses), len(wait))
     if both < WINDOW:
         return False
-    theirs = np.array(wait[both - WINDOW : both])
-    gained = theirs - np.array(losses[both - WINDOW : both])
-    mean = float(gained.mean())
-    far = mean >= LEAP * float(np.abs(theirs).mean()) and mean > LEAP_ERRORS * jitter(gained)
-    return far and mean > TIMES * gain(wait[:both])
+    ours, theirs = np.array(losses[both - WINDOW : both]), np.array(wait[both - WINDOW : both])
+    gained = theirs - ours
+    gap = min(float(gained.mean()), float(np.median(wait) - ours.mean()))
+    far = gap >= LEAP * float(np.abs(theirs).mean())
+    return far and gap > max(LEAP_ERRORS * jitter(gained), WANDERS * wander(wait), TIMES * gain(wait[:both]))
+
+
+def wander(losses: Sequence[float]) -> float:
+    """How far the mean of a few steps strays from a line through all of them, by its median, which a spike does not move."""
+    pieces = np.array(losses[len(losses) % PIECE :]).reshape(-1, PIECE).mean(axis=1)
+    if len(pieces) < 3:
+        return 0.0
+    t = np.arange(len(pieces)) - 0.5 * (len(pieces) - 1)
+    rest = pieces - t * float(t @ pieces) / float(t @ t)
+    return 1.4826 * float(np.median(np.abs(rest - np.median(rest)))) * math.sqrt(len(pieces) / (len(pieces) - 2))  # of normal noise: its size
 
 
 def jitter(values: Array) -> float:
