@@ -156,8 +156,8 @@ def test_rungs_cost_what_they_say() -> None:
     assert rungs(0, 80)[-1].remedies == 0
 
 
-def test_who_falls_fastest_stays_though_its_loss_is_higher() -> None:
-    rough = list(3.0 - 0.02 * np.arange(40.0))
+def test_who_would_be_lowest_stays_though_its_loss_is_higher() -> None:
+    rough = list(3.0 - 0.04 * np.arange(40.0))
     assert stay([[1.0] * 40, [1.01] * 40, rough, [1.02] * 40], 2) == [0, 2]
 
 

@@ -113,15 +113,7 @@ class Rescue:
             return replace(record, verdict=f"No remedy is raced: {found.cause} has to be mended by hand.")
         if steps < LEAST:
             return replace(record, verdict=f"No race: {self.share:g} of {record.step:,} steps is too little for one.")
-        ran = race(
-            given.model,
-            given.batches,
-            loss=given.loss,
-            optimizer=given.optimizer,
-            step=given.step,
-            remedies=list(names),
-            steps=steps,
-        )
+        ran = race(given, remedies=list(names), steps=steps)
         record = replace(record, verdict=ran.summary, winner=ran.winner, race_steps=ran.steps)
         return self._apply(record, ran, given) if self.mode == "apply" and ran.winner != "wait" else record
 
@@ -134,10 +126,10 @@ class Rescue:
 
     def _apply(self, record: RescueRecord, ran: Race, given: Given) -> RescueRecord:
         assert self.folder is not None
-        assert given.optimizer is not None
+        assert given.trained_by is not None
         make_folder(self.folder)
         file, content = self.folder / f"before_rescue_{record.step}.pt", BytesIO()
-        state = {"step": record.step, "model": given.model.state_dict(), "optimizer": given.optimizer.state_dict()}
+        state = {"step": record.step, "model": given.model.state_dict(), "optimizer": given.trained_by.state_dict()}
         torch.save(state, content)
         write_whole(file, content.getvalue())
         ran.apply()
@@ -154,5 +146,5 @@ class Rescue:
         for remedy in choose(names) if names else []:
             if remedy.lasting is not None:
                 given = self.given()
-                assert given.optimizer is not None
-                applied(replace(remedy, apply=remedy.lasting), Fork(given.model, given.optimizer))
+                assert given.trained_by is not None
+                applied(replace(remedy, apply=remedy.lasting), Fork(given.model, given.trained_by))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from eureka.forks.parking import Parking
 from eureka.forks.state import KeptState
 from eureka.formats import plural
 from eureka.racing.contender import Contender
-from eureka.racing.remedy import Applied, applied
+from eureka.racing.remedy import applied
 from eureka.racing.verdict import Verdict
 
 WAIT = "wait"
@@ -48,35 +49,39 @@ class Race:
     _user: Fork = field(repr=False)
     _winner: Contender = field(repr=False)
     _prize: Prize = field(repr=False)
+    _adopt: Callable[[], Callable[[], None]] | None = field(default=None, repr=False)
+    """makes the user's trainer train with the optimiser, if it has none yet"""
+    _own_rates: bool = field(default=False, repr=False)
+    """whether the user's optimiser keeps its rates, since the forks had others"""
     _before: KeptState | None = field(default=None, repr=False)
-    _made: Applied | None = field(default=None, repr=False)
+    _undo: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def apply(self) -> None:
         """Make the winner the user's run, in place: its weights and what its optimiser remembers, after its steps of the race."""
         if self._before is not None:
             raise RequestError(f"{self.winner} is applied already; undo() takes it back.")
-        before, made = KeptState(self._user, self._prize.parking.folder), None
-        try:
+        before = KeptState(self._user, self._prize.parking.folder)
+        with ExitStack() as undo:
+            undo.callback(before.put, self._user)
             if self._winner.remedy is not None:
                 made = applied(self._winner.remedy, self._user)
+                undo.callback(made.undo)
                 for counting, count in zip(made.counting, self._prize.counts, strict=True):
                     counting.load_state_dict(count)
+            groups = self._user.optimizer.param_groups
+            rates = [group["lr"] for group in groups]
             self._prize.state.put(self._user)
-        except BaseException:
-            if made is not None:
-                made.undo()
-            before.put(self._user)
-            raise
-        self._before, self._made = before, made
+            if self._own_rates:
+                for group, rate in zip(groups, rates, strict=True):
+                    group["lr"] = rate
+            if self._adopt is not None:
+                undo.callback(self._adopt())
+            self._before, self._undo = before, undo.pop_all()
 
     def undo(self) -> None:
         """Put the user's run back as it was before `apply`, bit for bit; a second call does nothing."""
-        if self._before is None:
-            return
-        if self._made is not None:
-            self._made.undo()
-        self._before.put(self._user)
-        self._before = self._made = None
+        self._undo.close()
+        self._before = None
 
     def to_json(self) -> dict[str, Any]:
         return {

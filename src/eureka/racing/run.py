@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from eureka.errors import RequestError
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case
-from eureka.forks.given import hand_over
+from eureka.forks.given import Given, hand_over
 from eureka.forks.inputs import seen_inputs
 from eureka.forks.parking import Parked, Parking, empty, size_of
 from eureka.forks.state import KeptState
@@ -79,8 +79,7 @@ def race(
         case = make_case(
             given.model, given.batches, loss=given.loss, optimizer=given.optimizer, step=given.step, most=steps
         )  # fmt: skip
-        running = _Running(case, chosen, steps, seed, one_copy, on_step, stack)
-        running.notes[:0] = given.notes
+        running = _Running(given, case, chosen, steps, seed, one_copy, on_step, stack)
         running.run()
         return running.result()
 
@@ -90,6 +89,7 @@ class _Running:
 
     def __init__(
         self,
+        given: Given,
         case: Case,
         chosen: Sequence[Remedy],
         steps: int,
@@ -99,8 +99,8 @@ class _Running:
         stack: ExitStack,
     ) -> None:
         self.case, self.steps, self.seed, self.on_step = case, steps, seed, on_step
-        self.user = Fork(case.model, case.optimizer)
-        self.notes = [*case.assumed, *_notes(case, steps)]
+        self.given, self.user = given, Fork(case.model, given.trained_by or case.optimizer)
+        self.notes = [*given.notes, *filter(None, [given.forgets]), *case.assumed, *_notes(case, steps)]
         self.wait = Contender(WAIT, "nothing: the run as it is")
         self.remedies = [Contender(remedy.name, remedy.changes, remedy) for remedy in chosen]
         self.parking = self._parking(one_copy)
@@ -186,6 +186,8 @@ class _Running:
             _user=replace(self.user, inputs=self.inputs),
             _winner=won,
             _prize=self._prize(won),
+            _adopt=self.given.adopt,
+            _own_rates=self.user.optimizer is not self.case.optimizer,
         )
 
     def _prize(self, won: Contender) -> Prize:

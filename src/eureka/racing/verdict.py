@@ -117,6 +117,16 @@ def difference(losses: Sequence[float], wait: Sequence[float]) -> Difference:
     return Difference(float(gained.mean()), error, slope * count, error * math.sqrt(12.0), level, freedom)
 
 
+def after_leap(losses: Sequence[float], wait: Sequence[float]) -> Difference:
+    """Of a fork that has just leapt: over the steps in which that was seen, as its mean still moves."""
+    both = min(len(losses), len(wait))
+    count = min(both, WINDOW)
+    theirs = np.array(wait[both - count : both])
+    gained = theirs - np.array(losses[both - count : both])
+    error = jitter(gained) if count > 1 else math.inf
+    return Difference(float(gained.mean()), error, 0.0, math.inf, float(np.abs(theirs).mean()), max(count - 1, 1))
+
+
 def has_leapt(losses: Sequence[float], wait: Sequence[float]) -> bool:
     """Whether the last steps lie far below those of waiting, and by more than waiting explains.
 
@@ -175,7 +185,7 @@ def judge(
     if not math.isfinite(losses[-1]):
         why = f"its loss is no number after {len(losses)} steps."
         return Verdict(name=name, changes=changes, standing="diverged", steps=len(losses), why=why)
-    found = difference(losses, wait)
+    found = difference(losses, wait) if leapt is None else after_leap(losses, wait)
     low, high = found.interval(remedies)
     level = found.level or 1.0
     standing, why = _standing(found, low, high, gain(wait[: len(losses)]), leapt is not None)
