@@ -120,6 +120,12 @@ def test_noise_seldom_looks_like_a_leap_though_a_race_looks_at_every_step(size: 
     assert leapt <= 2
 
 
+def test_a_leap_is_seen_in_pairs_where_batches_differ_much() -> None:
+    batches = 1.0 + noise(80, 1, 0.4)
+    assert not has_leapt(list(0.7 * batches[:19]), list(batches))
+    assert has_leapt(list(0.7 * batches[:20]), list(batches))
+
+
 def test_a_spike_of_waiting_is_no_leap_of_the_others() -> None:
     wait = 1.0 + noise(80, 1)
     wait[30:40] += 1.0

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_leaves
 
 from eureka.errors import RequestError, UnknownNameError
 from eureka.forks.case import Fork
@@ -30,10 +32,33 @@ def operator(name: str, total_steps: int | None = None, **settings: Any) -> Appl
     def apply(fork: Fork) -> Applied:
         from eureka.patching.patch import patch
 
+        before = outputs(fork)
         patched = patch(fork.model, name, settings=settings, total_steps=total_steps)
+        if before and alike(before, outputs(fork)):
+            patched.undo()
+            raise RequestError(f"the model computes what it would compute with {name}.")
         return Applied(patched.undo, [patched])
 
     return apply
+
+
+def outputs(fork: Fork) -> list[Tensor]:
+    """What the model gives for its inputs, in eval mode; nothing if that cannot be told."""
+    from eureka.probes.capture import left_alone, run_alike
+
+    if fork.inputs is None:
+        return []
+    try:
+        with left_alone(fork.model), torch.no_grad():
+            found = tree_leaves(run_alike(fork.model, fork.inputs))
+    except Exception:  # a model that needs more than its inputs
+        return []
+    return [one for one in found if isinstance(one, Tensor)]
+
+
+def alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Bit for bit."""
+    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def rescaled(positions: float | None, logits: float | None) -> Apply:
@@ -68,9 +93,39 @@ def several(*parts: Apply) -> Apply:
         except BaseException:
             _undo(made)
             raise
-        return Applied(lambda: _undo(made), [counting for one in made for counting in one.counting])
+        return _together(made)
 
     return apply
+
+
+def where_possible(*parts: Apply) -> Apply:
+    """One after the other; a part that cannot be applied is left out, unless all are."""
+
+    def apply(fork: Fork) -> Applied:
+        made: list[Applied] = []
+        missing: list[str] = []
+        for part in parts:
+            try:
+                made += [one for one in [part(fork)] if one is not None]
+            except RequestError as error:
+                missing.append(str(error))
+            except BaseException:
+                _undo(made)
+                raise
+        if missing and not made:
+            raise RequestError(" ".join(missing))
+        found = _together(made)
+        return Applied(found.undo, found.counting, (*found.without, *missing))
+
+    return apply
+
+
+def _together(made: Sequence[Applied]) -> Applied:
+    return Applied(
+        lambda: _undo(made),
+        [counting for one in made for counting in one.counting],
+        tuple(reason for one in made for reason in one.without),
+    )
 
 
 def _undo(made: Sequence[Applied]) -> None:
@@ -136,27 +191,45 @@ def gradient_noise(fork: Fork) -> Applied:
     return Applied(fork.optimizer.register_step_pre_hook(before).remove)
 
 
-def made_of(name: str, changes: str, *, weights: Sequence[Apply] = (), lasting: Sequence[Apply] = ()) -> Remedy:
-    """A remedy of changes that a checkpoint holds, and of changes that have to be made again when it is loaded."""
-    return Remedy(name, changes, several(*weights, *lasting), several(*lasting) if lasting else None)
+def made_of(
+    name: str,
+    changes: str,
+    *,
+    weights: Sequence[Apply] = (),
+    lasting: Sequence[Apply] = (),
+    factor: float | None = None,
+    any_part: bool = False,
+) -> Remedy:
+    """A remedy of changes that a checkpoint holds, and of changes that have to be made again when it is loaded.
+
+    factor    of the learning rate
+    any_part  parts that cannot be applied are left out
+    """
+    join = where_possible if any_part else several
+    rates = [rate_times(factor)] if factor is not None else []
+    again = [*([join(*lasting)] if lasting else []), *rates]
+    return Remedy(name, changes, several(join(*weights, *lasting), *rates), where_possible(*again) if again else None)
 
 
 CLEAR_POSITIONS = rescaled(1.0, None)
 NORM_SOFTMAX = operator("norm_softmax")
 
 CATALOGUE: tuple[Remedy, ...] = (
-    made_of("rate_x10", "ten times the learning rate", lasting=[rate_times(10)]),
+    made_of("rate_x10", "ten times the learning rate", factor=10),
     made_of(
         "clear_norm_softmax",
         "learned positions as loud as the content, and NormSoftmax",
         weights=[CLEAR_POSITIONS],
         lasting=[NORM_SOFTMAX],
+        any_part=True,
     ),
     made_of(
         "clear_norm_softmax_x10",
         "learned positions as loud as the content, NormSoftmax, and ten times the learning rate",
         weights=[CLEAR_POSITIONS],
-        lasting=[NORM_SOFTMAX, rate_times(10)],
+        lasting=[NORM_SOFTMAX],
+        factor=10,
+        any_part=True,
     ),
     made_of("temperature_third", "softmax at a temperature of 1/3", lasting=[operator("temperature", temperature=1 / 3)]),
     made_of(
@@ -164,9 +237,9 @@ CATALOGUE: tuple[Remedy, ...] = (
         "learned positions as loud as the content, and W_Q and W_K with a spread of 1",
         weights=[rescaled(1.0, 1.0)],
     ),
-    made_of("rate_x3", "three times the learning rate", lasting=[rate_times(3)]),
+    made_of("rate_x3", "three times the learning rate", factor=3),
     made_of("norm_softmax_var", "attention logits divided by the variance of their row", lasting=[operator("norm_softmax_var")]),
-    made_of("rate_tenth", "a tenth of the learning rate", lasting=[rate_times(1 / 10)]),
+    made_of("rate_tenth", "a tenth of the learning rate", factor=1 / 10),
     made_of("norm_softmax", "attention logits divided by the standard deviation of their row", lasting=[NORM_SOFTMAX]),
     made_of("fresh_optimizer", "the optimiser forgets its moments", weights=[fresh_optimizer]),
     made_of("clear_positions", "learned positions as loud as the content", weights=[CLEAR_POSITIONS]),
@@ -177,7 +250,7 @@ CATALOGUE: tuple[Remedy, ...] = (
         lasting=[operator("heat_treatment", total_steps=RAMP, share=1.0)],
     ),
     made_of("sharper_attention", "W_Q and W_K longer, until logits have a spread of 1", weights=[rescaled(None, 1.0)]),
-    made_of("rate_third", "a third of the learning rate", lasting=[rate_times(1 / 3)]),
+    made_of("rate_third", "a third of the learning rate", factor=1 / 3),
     made_of(
         "larger_batch",
         f"{BATCHES} batches to each step, by accumulation",

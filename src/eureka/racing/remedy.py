@@ -21,10 +21,12 @@ class Counting(Protocol):
 
 @dataclass(frozen=True)
 class Applied:
-    """A remedy in force: how to end it, and what it counts."""
+    """A remedy in force: how to end it, what it counts, and what it was applied without."""
 
     undo: Callable[[], None]
     counting: Sequence[Counting] = ()
+    without: tuple[str, ...] = ()
+    """why parts of the remedy were left out, a sentence each"""
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,8 @@ class _Running:
         self._first_step()
         for contender in self.remedies:
             contender.begin(self._fork, self.parking)
+            if contender.made is not None and contender.made.without:
+                self.notes.append(f"{contender.name} is raced in part: {' '.join(contender.made.without)}")
         plan = rungs(sum(one.running for one in self.remedies), self.steps)
         self.most = total(plan)
         for rung in plan:

@@ -33,10 +33,12 @@ LEAP, LEAP_ERRORS, WINDOW = 0.1, 5.0, 10
 """A leap: over the last steps the loss is this share below that of waiting, and this many standard errors."""
 WANDERS, PIECE = 6.0, 5
 """And so many times as far as waiting wanders by itself, from one piece of so many steps to another: a race looks often."""
+IN_A_ROW = 20
+"""Or in so many pairs in a row: where batches differ much, waiting wanders far, and pairs do not."""
 LEARNING, LEARNING_STEPS = 0.1, 40
 """A run learns by itself if its loss falls by this share in so many steps."""
 SHARE, FEWEST = 0.25, 20
-"""The part of the steps, at the end, that the interval is about, and its fewest steps: fewer blocks tell nothing of their error."""
+"""The part of the steps, at the end, that the interval is about, and its fewest steps: of fewer, the error is not known."""
 SURE = 0.95
 BLOCK = 0.4
 """Of n steps a block has n to this power."""
@@ -138,8 +140,11 @@ def has_leapt(losses: Sequence[float], wait: Sequence[float]) -> bool:
     ours, theirs = np.array(losses[both - WINDOW : both]), np.array(wait[both - WINDOW : both])
     gained = theirs - ours
     gap = min(float(gained.mean()), float(np.median(wait) - ours.mean()))
-    far = gap >= LEAP * float(np.abs(theirs).mean())
-    return far and gap > max(LEAP_ERRORS * jitter(gained), WANDERS * wander(wait), TIMES * gain(wait[:both]))
+    least = LEAP * float(np.abs(theirs).mean())
+    if gap < max(least, LEAP_ERRORS * jitter(gained), TIMES * gain(wait[:both])):
+        return False
+    pairs = np.array(wait[:both][-IN_A_ROW:]) - np.array(losses[:both][-IN_A_ROW:])
+    return gap > WANDERS * wander(wait) or (len(pairs) == IN_A_ROW and bool((pairs > 0.5 * least).all()))
 
 
 def wander(losses: Sequence[float]) -> float:
@@ -149,7 +154,9 @@ def wander(losses: Sequence[float]) -> float:
         return 0.0
     t = np.arange(len(pieces)) - 0.5 * (len(pieces) - 1)
     rest = pieces - t * float(t @ pieces) / float(t @ t)
-    return 1.4826 * float(np.median(np.abs(rest - np.median(rest)))) * math.sqrt(len(pieces) / (len(pieces) - 2))  # of normal noise: its size
+    return (
+        1.4826 * float(np.median(np.abs(rest - np.median(rest)))) * math.sqrt(len(pieces) / (len(pieces) - 2))
+    )  # of normal noise: its size
 
 
 def jitter(values: Array) -> float:
@@ -158,8 +165,9 @@ def jitter(values: Array) -> float:
 
 
 def gain(losses: Sequence[float]) -> float:
-    """How far a line through the losses falls; 0 if it rises."""
-    return max(trend(np.array(losses))[0], 0.0) if len(losses) > 2 else 0.0
+    """How far a line through the losses falls; 0 if that is not clear of its noise."""
+    fall, error = trend(np.array(losses)) if len(losses) > 2 else (0.0, 0.0)
+    return fall if fall > 2 * error else 0.0
 
 
 def learned(wait: Sequence[float]) -> float:
