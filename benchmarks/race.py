@@ -88,7 +88,9 @@ KINDS = {
         recipe="digits", changes={**PICTURES, "attention.name": "norm_softmax", "training.lr": 1e-3}, before=40, most=800,
         healthy=True,
     ),
-    "healthy sums": Kind(recipe="small/prefix_sum", changes=PICTURES, before=40, most=800, healthy=True),
+    "at its floor": Kind(
+        recipe="tiles", changes={**TILES, "model.start": "clear", "training.lr": 3e-3}, before=600, most=800, healthy=True
+    ),
 }  # fmt: skip
 
 

@@ -232,14 +232,14 @@ CATALOGUE: tuple[Remedy, ...] = (
         any_part=True,
     ),
     made_of("temperature_third", "softmax at a temperature of 1/3", lasting=[operator("temperature", temperature=1 / 3)]),
+    made_of("rate_x3", "three times the learning rate", factor=3),
+    made_of("rate_tenth", "a tenth of the learning rate", factor=1 / 10),
     made_of(
         "clear_start",
         "learned positions as loud as the content, and W_Q and W_K with a spread of 1",
         weights=[rescaled(1.0, 1.0)],
     ),
-    made_of("rate_x3", "three times the learning rate", factor=3),
     made_of("norm_softmax_var", "attention logits divided by the variance of their row", lasting=[operator("norm_softmax_var")]),
-    made_of("rate_tenth", "a tenth of the learning rate", factor=1 / 10),
     made_of("norm_softmax", "attention logits divided by the standard deviation of their row", lasting=[NORM_SOFTMAX]),
     made_of("fresh_optimizer", "the optimiser forgets its moments", weights=[fresh_optimizer]),
     made_of("clear_positions", "learned positions as loud as the content", weights=[CLEAR_POSITIONS]),
@@ -259,7 +259,7 @@ CATALOGUE: tuple[Remedy, ...] = (
     made_of("no_weight_decay", "no weight decay", weights=[no_decay]),
     made_of("gradient_noise", "noise as large as the gradient", lasting=[gradient_noise]),
 )
-DEFAULT = 8
+DEFAULT = 6
 """So many of them are raced unless others are asked for."""
 
 

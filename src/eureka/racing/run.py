@@ -61,7 +61,7 @@ def race(
     optimizer  the one that trains the model
     step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
                returns the loss
-    remedies   names, or objects of your own (`eureka.Remedy`); the eight most promising unless given, "all" for the catalogue
+    remedies   names, or objects of your own (`eureka.Remedy`); the six most promising unless given, "all" for the catalogue
     steps      how far the last forks go; the others end earlier, and a leap ends the race at once
     seed       of the random numbers that forks draw; the same in all of them at the same step
     one_copy   keep your own weights off the device while the race runs (on a processor: in a file), so that it needs no more

@@ -14,8 +14,8 @@ import numpy as np
 from eureka.curves.grid import Array
 from eureka.curves.plateaus import trend
 
-FIRST = 40
-"""Steps of the first rung; each further one goes twice as far."""
+FIRST = 80
+"""Steps of the first rung; each further one goes twice as far. Of fewer steps a slope is mostly noise."""
 LEFT = 2
 """So many remedies stay to the end."""
 
@@ -31,7 +31,7 @@ class Rung:
 def rungs(remedies: int, steps: int) -> list[Rung]:
     """
     >>> rungs(8, 320)
-    [Rung(remedies=8, until=40), Rung(remedies=4, until=80), Rung(remedies=3, until=160), Rung(remedies=2, until=320)]
+    [Rung(remedies=8, until=80), Rung(remedies=4, until=160), Rung(remedies=3, until=320)]
     """
     found, until = [Rung(remedies, min(FIRST, steps))], FIRST
     while until < steps:
