@@ -86,7 +86,7 @@ def test_clear_positions_are_as_loud_as_the_content() -> None:
         applied(NAMED["clear_positions"], fork_of(run))
 
 
-def test_eight_are_raced_unless_others_are_asked_for() -> None:
+def test_six_are_raced_unless_others_are_asked_for() -> None:
     assert [remedy.name for remedy in choose(None)] == [remedy.name for remedy in CATALOGUE][:DEFAULT]
     assert len(choose("all")) == len(CATALOGUE) == len(NAMED)
     assert choose("rate_x3") == [NAMED["rate_x3"]]

@@ -155,10 +155,10 @@ def test_the_winner_is_who_leapt_or_whose_interval_begins_highest() -> None:
 
 
 def test_rungs_cost_what_they_say() -> None:
-    assert total(rungs(8, 320)) == 9 * 40 + 5 * 40 + 4 * 80 + 3 * 160
-    assert [rung.until for rung in rungs(3, 100)] == [40, 80, 100]
+    assert total(rungs(6, 320)) == 7 * 80 + 4 * 80 + 3 * 160
+    assert [rung.until for rung in rungs(3, 200)] == [80, 160, 200]
     assert rungs(1, 10)[0].until == 10
-    assert [rung.remedies for rung in rungs(1, 320)] == [1, 1, 1, 1]
+    assert [rung.remedies for rung in rungs(1, 320)] == [1, 1, 1]
     assert rungs(0, 80)[-1].remedies == 0
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 
 @contextmanager
@@ -25,6 +26,11 @@ def kept_loop(step: Callable[..., Any] | None, optimizer: Optimizer | None) -> I
             holder.load_state_dict(state)
         for group, kept in zip(optimizer.param_groups if optimizer is not None else [], groups, strict=True):
             group.update(kept)
+
+
+def schedulers_of(step: Callable[..., Any] | None) -> list[LRScheduler]:
+    """The schedulers that a step refers to; they move the rate of the user's optimiser, not of a copy."""
+    return [] if step is None else [one for one in _stateful(step) if isinstance(one, LRScheduler)]
 
 
 def _stateful(step: Callable[..., Any]) -> Iterator[Any]:

@@ -11,10 +11,10 @@ from eureka.errors import RequestError
 from eureka.forks.case import Fork
 from eureka.forks.parking import Parking
 from eureka.forks.state import KeptState
-from eureka.formats import plural
+from eureka.formats import duration, listing, percent, plural
 from eureka.racing.contender import Contender
 from eureka.racing.remedy import applied
-from eureka.racing.verdict import Verdict
+from eureka.racing.verdict import SURE, Verdict
 
 WAIT = "wait"
 
@@ -38,6 +38,8 @@ class Race:
     """what to do, in a sentence or two"""
     steps: int
     """all training steps that the race has taken, over all forks"""
+    seconds: float
+    """how long that took"""
     losses: dict[str, tuple[float, ...]]
     """by fork, before each step; "wait" is the run as it is"""
     notes: tuple[str, ...]
@@ -89,19 +91,40 @@ class Race:
             "winner": self.winner,
             "winner_steps": self.winner_steps,
             "steps": self.steps,
+            "seconds": round(self.seconds, 3),
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "losses": {name: list(losses) for name, losses in self.losses.items()},
             "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
-        head = ("remedy", "steps", "better by", "interval", "")
+        head = ("remedy", "steps", "better by", f"{percent(SURE, 0)} interval", "")
         tried = [verdict for verdict in self.verdicts if verdict.standing != "skipped"]
         rows = [head, *(verdict.cells() for verdict in tried)]
+        table = [*_aligned(rows), ""] if tried else []
         said = [f"{one.name}: {one.why}" for one in tried if one.why and one.steps]
-        skipped = [f"{one.name} was skipped: {one.why}" for one in self.verdicts if one.standing == "skipped"]
-        cost = f"The race took {plural(self.steps, 'training step')} in all; {self.winner} is {self.winner_steps} steps ahead."
-        return "\n".join([*(_aligned(rows) if tried else []), self.summary, cost, *said, *skipped, *self.notes])
+        return "\n".join([*table, self.summary, *self._next(), self._cost(), *said, *self._skipped(), *self.notes])
+
+    def _next(self) -> list[str]:
+        """What the user can do now; nothing if nothing helped."""
+        remedy = self._winner.remedy
+        if remedy is None:
+            return []
+        code = getattr(remedy, "code", "")
+        told = f"It changes this: {remedy.changes}. In Python race.apply() makes it your run, and undo() takes it back"
+        return [f"{told}; by hand:", *(f"    {line}" for line in code.splitlines())] if code else [f"{told}."]
+
+    def _cost(self) -> str:
+        ahead = f"; {self.winner} is {plural(self.winner_steps, 'step')} ahead of your run, which is as it was"
+        return f"The race took {plural(self.steps, 'training step')} over all forks, {duration(self.seconds)}{ahead}."
+
+    def _skipped(self) -> list[str]:
+        """Each reason once."""
+        reasons: dict[str, list[str]] = {}
+        for one in self.verdicts:
+            if one.standing == "skipped":
+                reasons.setdefault(one.why, []).append(one.name)
+        return [f"{listing(names)} {'was' if len(names) == 1 else 'were'} skipped: {why}" for why, names in reasons.items()]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -199,18 +200,25 @@ def made_of(
     lasting: Sequence[Apply] = (),
     factor: float | None = None,
     any_part: bool = False,
+    code: str = "",
 ) -> Remedy:
     """A remedy of changes that a checkpoint holds, and of changes that have to be made again when it is loaded.
 
     factor    of the learning rate
     any_part  parts that cannot be applied are left out
+    code      how to do it by hand
     """
     join = where_possible if any_part else several
     rates = [rate_times(factor)] if factor is not None else []
     again = [*([join(*lasting)] if lasting else []), *rates]
-    return Remedy(name, changes, several(join(*weights, *lasting), *rates), where_possible(*again) if again else None)
+    whole = several(join(*weights, *lasting), *rates)
+    by_hand = "\n".join(filter(None, [code, f"{RATE} *= {number(factor)}" if factor is not None else ""]))
+    return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand)
 
 
+RATE = "for group in optimizer.param_groups: group['lr']"
+CLEAR = "eureka.clear_start(model, inputs, logits=None, trained=True)"
+PATCH = 'eureka.patch(model, "norm_softmax")'
 CLEAR_POSITIONS = rescaled(1.0, None)
 NORM_SOFTMAX = operator("norm_softmax")
 
@@ -222,6 +230,7 @@ CATALOGUE: tuple[Remedy, ...] = (
         weights=[CLEAR_POSITIONS],
         lasting=[NORM_SOFTMAX],
         any_part=True,
+        code=f"{CLEAR}\n{PATCH}",
     ),
     made_of(
         "clear_norm_softmax_x10",
@@ -230,41 +239,73 @@ CATALOGUE: tuple[Remedy, ...] = (
         lasting=[NORM_SOFTMAX],
         factor=10,
         any_part=True,
+        code=f"{CLEAR}\n{PATCH}",
     ),
-    made_of("temperature_third", "softmax at a temperature of 1/3", lasting=[operator("temperature", temperature=1 / 3)]),
+    made_of(
+        "temperature_third",
+        "softmax at a temperature of 1/3",
+        lasting=[operator("temperature", temperature=1 / 3)],
+        code='eureka.patch(model, "temperature", settings={"temperature": 1 / 3})',
+    ),
     made_of("rate_x3", "three times the learning rate", factor=3),
     made_of("rate_tenth", "a tenth of the learning rate", factor=1 / 10),
     made_of(
         "clear_start",
         "learned positions as loud as the content, and W_Q and W_K with a spread of 1",
         weights=[rescaled(1.0, 1.0)],
+        code="eureka.clear_start(model, inputs, trained=True)",
     ),
-    made_of("norm_softmax_var", "attention logits divided by the variance of their row", lasting=[operator("norm_softmax_var")]),
-    made_of("norm_softmax", "attention logits divided by the standard deviation of their row", lasting=[NORM_SOFTMAX]),
-    made_of("fresh_optimizer", "the optimiser forgets its moments", weights=[fresh_optimizer]),
-    made_of("clear_positions", "learned positions as loud as the content", weights=[CLEAR_POSITIONS]),
-    made_of("temperature_1", "softmax at a temperature of 1", lasting=[operator("temperature", temperature=1.0)]),
+    made_of(
+        "norm_softmax_var",
+        "attention logits divided by the variance of their row",
+        lasting=[operator("norm_softmax_var")],
+        code='eureka.patch(model, "norm_softmax_var")',
+    ),
+    made_of(
+        "norm_softmax", "attention logits divided by the standard deviation of their row", lasting=[NORM_SOFTMAX], code=PATCH
+    ),
+    made_of("fresh_optimizer", "the optimiser forgets its moments", weights=[fresh_optimizer], code="optimizer.state.clear()"),
+    made_of("clear_positions", "learned positions as loud as the content", weights=[CLEAR_POSITIONS], code=CLEAR),
+    made_of(
+        "temperature_1",
+        "softmax at a temperature of 1",
+        lasting=[operator("temperature", temperature=1.0)],
+        code='eureka.patch(model, "temperature", settings={"temperature": 1.0})',
+    ),
     made_of(
         "heat_treatment",
         f"a temperature that rises from 1/3 to √d over {RAMP} steps from here",
         lasting=[operator("heat_treatment", total_steps=RAMP, share=1.0)],
+        code=f'eureka.patch(model, "heat_treatment", settings={{"share": 1.0}}, total_steps={RAMP})',
     ),
-    made_of("sharper_attention", "W_Q and W_K longer, until logits have a spread of 1", weights=[rescaled(None, 1.0)]),
+    made_of(
+        "sharper_attention",
+        "W_Q and W_K longer, until logits have a spread of 1",
+        weights=[rescaled(None, 1.0)],
+        code="eureka.clear_start(model, inputs, positions=None, trained=True)",
+    ),
     made_of("rate_third", "a third of the learning rate", factor=1 / 3),
     made_of(
         "larger_batch",
         f"{BATCHES} batches to each step, by accumulation",
         lasting=[lambda fork: accumulate(fork, BATCHES)],
     ),
-    made_of("no_weight_decay", "no weight decay", weights=[no_decay]),
+    made_of(
+        "no_weight_decay",
+        "no weight decay",
+        weights=[no_decay],
+        code="for group in optimizer.param_groups: group['weight_decay'] = 0.0",
+    ),
     made_of("gradient_noise", "noise as large as the gradient", lasting=[gradient_noise]),
 )
+RATE_TIMES = re.compile(r"rate_x([1-9]\d*)")
+"""A name for any multiple of the learning rate."""
 DEFAULT = 6
 """So many of them are raced unless others are asked for."""
 
 
 def choose(wanted: Sequence[str | Remedy] | str | None) -> list[Remedy]:
-    """The remedies that were asked for, by name or as they are; "all" is the whole catalogue."""
+    """The remedies that were asked for, by name or as they are; "all" is the whole catalogue, ``rate_x200`` any multiple."""
     if wanted is None:
         return list(CATALOGUE[:DEFAULT])
     if wanted == "all":
@@ -281,6 +322,8 @@ def choose(wanted: Sequence[str | Remedy] | str | None) -> list[Remedy]:
 def _choose(one: str | Remedy) -> Remedy:
     known = {remedy.name: remedy for remedy in CATALOGUE}
     if isinstance(one, str):
+        if one not in known and (times := RATE_TIMES.fullmatch(one)):
+            return made_of(one, f"{float(times[1]):,g} times the learning rate", factor=float(times[1]))
         if one not in known:
             raise UnknownNameError("remedy", one, known)
         return known[one]

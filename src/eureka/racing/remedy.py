@@ -46,6 +46,8 @@ class Remedy:
     lasting: Callable[[Fork], Callable[[], None] | Applied | None] | None = None
     """what has to be done again where a checkpoint of the run is loaded into a new model: hooks and operators; None if the
     weights and what the optimiser saves hold it all"""
+    code: str = ""
+    """how to do it by hand, in a line of code or a few"""
 
 
 def applied(remedy: Remedy, fork: Fork) -> Applied:

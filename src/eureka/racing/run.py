@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from eureka.errors import RequestError
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case
 from eureka.forks.given import Given, hand_over
 from eureka.forks.inputs import seen_inputs
+from eureka.forks.kept import schedulers_of
 from eureka.forks.parking import Parked, Parking, empty, size_of
 from eureka.forks.state import KeptState
 from eureka.forks.untouched import Untouched
@@ -110,6 +112,7 @@ class _Running:
         for contender in [self.wait, *self.remedies]:
             stack.callback(contender.end)
         self.inputs: Any = None
+        self.begun = time.perf_counter()
         self.taken, self.most = 0, total(rungs(len(self.remedies), steps))
 
     def _come_home(self, home: Parked) -> None:
@@ -181,6 +184,7 @@ class _Running:
             verdicts=verdicts,
             summary=in_words(verdicts, wait),
             steps=self.taken,
+            seconds=time.perf_counter() - self.begun,
             losses={one.name: tuple(one.losses) for one in [self.wait, *self.remedies] if one.losses},
             notes=tuple(self.notes),
             winner=won.name,
@@ -238,6 +242,8 @@ def _notes(case: Case, steps: int) -> list[str]:
     if len(case.batches) < steps:
         few = plural(len(case.batches), "batch", "batches")
         found.append(f"There {'is' if len(case.batches) == 1 else 'are'} {few} for up to {steps} steps; they are used again.")
+    if schedulers_of(case.step):
+        found.append("The scheduler does not reach the forks: all of them go on at the learning rate of now.")
     hooks = [getattr(case.optimizer, name, None) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")]
     if any(hooks):
         found.append("Hooks on the optimiser are not copied: forks train without them.")
