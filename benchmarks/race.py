@@ -76,20 +76,20 @@ FAINT = {"model.position_init_scale": 0.1}
 GPT = {"model.name": "hf_gpt2", "model.depth": 2, "model.heads": 1}
 
 KINDS = {
-    "tiles": Kind(recipe="tiles", changes={**TILES, "training.lr": 1e-4}, before=800, most=4000),
+    "tiles": Kind(recipe="tiles", changes={**TILES, "training.lr": 1e-4}, before=1200, most=4000),
     "main": Kind(recipe="small/main", changes=PICTURES, before=600, most=4000),
     "induction": Kind(recipe="small/induction", changes={**SENTENCES, **GPT}, before=400, most=4000),
     "rate": Kind(recipe="tiles", changes={**TILES, **CLEAR_NORM, "training.lr": 1e-5}, before=300, most=4000),
-    "positions": Kind(recipe="tiles", changes={**TILES, **FAINT, "training.lr": 1e-4}, before=800, most=4000),
+    "positions": Kind(recipe="tiles", changes={**TILES, **FAINT, "training.lr": 1e-4}, before=1200, most=4000),
     "healthy tiles": Kind(
-        recipe="tiles", changes={**TILES, "model.start": "clear", "training.lr": 3e-3}, before=40, most=800, healthy=True
+        recipe="tiles", changes={**TILES, **CLEAR_NORM, "training.lr": 1e-3}, before=100, most=800, healthy=True
     ),
     "healthy digits": Kind(
-        recipe="digits", changes={**PICTURES, "attention.name": "norm_softmax", "training.lr": 1e-3}, before=40, most=800,
+        recipe="digits", changes={"attention.name": "norm_softmax", "training.lr": 1e-3}, before=40, most=400,
         healthy=True,
     ),
     "at its floor": Kind(
-        recipe="tiles", changes={**TILES, "model.start": "clear", "training.lr": 3e-3}, before=600, most=800, healthy=True
+        recipe="tiles", changes={**TILES, **CLEAR_NORM, "training.lr": 1e-3}, before=800, most=800, healthy=True
     ),
 }  # fmt: skip
 

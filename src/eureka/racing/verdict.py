@@ -6,8 +6,8 @@ of blocks of n^0.4 steps around a line, with Student's t for so few blocks (batc
 interval has a level of 1 - 0.05/m: all of them hold together in 95 % of races (Bonferroni).
 
 A remedy **helped** if it leapt, or if its whole interval is above 0, the difference is at least 2 % of the loss and still grows.
-A lower rate lowers a noisy loss at once and then no more: that is not help. And it must gain clearly more than waiting does: the
-difference is at least twice what "wait" has gained itself in the race. So a run that learns is told to wait.
+A lower rate lowers a noisy loss at once and then no more: that is not help. And it must gain clearly more than waiting does: over
+these steps the difference grows by at least twice what "wait" gains itself. So a run that learns is told to wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Standing = Literal["helped", "level", "worse", "diverged", "skipped", "not run"]
 LEAST = 0.02
 """The least difference that counts, as a share of the loss."""
 TIMES = 2.0
-"""How many times the gain of waiting a difference must be."""
+"""How many times the gain of waiting a difference must be, or grow by."""
 LEAP, LEAP_ERRORS, WINDOW = 0.1, 5.0, 10
 """A leap: over the last steps the loss is this share below that of waiting, and this many standard errors."""
 WANDERS, PIECE = 6.0, 5
@@ -104,7 +104,7 @@ class Difference:
 def difference(losses: Sequence[float], wait: Sequence[float]) -> Difference:
     """Compare two forks at the steps that both have taken."""
     both = min(len(losses), len(wait))
-    count = min(both, max(round(SHARE * both), FEWEST))
+    count = _at_the_end(both)
     ours, theirs = np.array(losses[both - count : both]), np.array(wait[both - count : both])
     gained = theirs - ours
     level = float(np.abs(theirs).mean())
@@ -117,6 +117,11 @@ def difference(losses: Sequence[float], wait: Sequence[float]) -> Difference:
     freedom = max(len(blocks) - 2, 1)
     error = math.sqrt(float(np.square(blocks - blocks.mean()).sum()) / freedom / len(blocks))
     return Difference(float(gained.mean()), error, slope * count, error * math.sqrt(12.0), level, freedom)
+
+
+def _at_the_end(both: int) -> int:
+    """How many steps the interval is about."""
+    return min(both, max(round(SHARE * both), FEWEST))
 
 
 def after_leap(losses: Sequence[float], wait: Sequence[float]) -> Difference:
@@ -196,7 +201,8 @@ def judge(
     found = difference(losses, wait) if leapt is None else after_leap(losses, wait)
     low, high = found.interval(remedies)
     level = found.level or 1.0
-    standing, why = _standing(found, low, high, gain(wait[: len(losses)]), leapt is not None)
+    both = min(len(losses), len(wait))
+    standing, why = _standing(found, low, high, gain(wait[both - _at_the_end(both) : both]), leapt is not None)
     return Verdict(
         name=name,
         changes=changes,
@@ -217,10 +223,13 @@ def _standing(found: Difference, low: float, high: float, waiting: float, leapt:
         return "worse", ""
     if low <= 0 or found.mean < LEAST * found.level:
         return "level", ""
-    if found.mean < TIMES * waiting:
-        return "level", f"waiting gains {number(waiting)} itself, and this is less than {number(TIMES)} times that more."
     if found.growth < 2 * found.growth_error:
         return "level", "it is lower, but no longer gains on waiting."
+    if found.growth < TIMES * waiting:
+        return (
+            "level",
+            f"waiting gains {number(waiting)} itself at the end, and it gains less than {number(TIMES)} times that more.",
+        )
     return "helped", ""
 
 
