@@ -118,7 +118,8 @@ class Rescue:
             return record
         steps, names = self._budget(record.step, found)
         if not names:
-            return replace(record, verdict=f"No remedy is raced: {found.cause} has to be mended by hand.")
+            why = "the run is healthy." if found.healthy else f"{found.cause} has to be mended by hand."
+            return replace(record, verdict=f"No remedy is raced: {why}")
         if steps < LEAST:
             return replace(record, verdict=f"No race: {self.share:g} of {record.step:,} steps is too little for one.")
         ran = race(given, remedies=list(names), steps=steps)
