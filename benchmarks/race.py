@@ -66,7 +66,7 @@ class Kind:
 
 
 TILES: dict[str, Any] = {
-    "task.tokens": 1, "task.noise": 0.7, "training.batch_size": 128, "training.validation_samples": 512,
+    "task.tokens": 1, "task.noise": 0.7, "training.validation_samples": 512,
 }  # fmt: skip
 """Tiles of one token each: the same plateau in a fifth of the time."""
 PICTURES: dict[str, Any] = {"training.batch_size": 64, "training.validation_samples": 256}
