@@ -21,7 +21,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -270,20 +270,20 @@ def race(
         for name in chosen:
             if not table.has(name, seed):
                 table.add(measure(name, seed, most))
-                sys.stderr.write(f"{_row(table.outcomes[-1])}\n\n")
+                sys.stderr.write(f"{row(table.outcomes[-1])}\n\n")
     found = sorted((one for one in table.outcomes if one.kind in chosen), key=lambda one: (chosen.index(one.kind), one.seed))
     if json:
         print_json([asdict(one) for one in found])
         return
-    print_table(COLUMNS, map(_row, found))
-    for name in chosen:
-        sys.stdout.write(f"{_sentence(name, [one for one in found if one.kind == name])}\n")
+    print_table(COLUMNS, map(row, found))
+    for sentence in sentences(found):
+        sys.stdout.write(f"{sentence}\n")
 
 
 COLUMNS = ["kind", "seed", "loss", "winner", "race", "leaps, race counted", "leaps, waiting", "times sooner"]
 
 
-def _row(one: Outcome) -> list[str]:
+def row(one: Outcome) -> list[str]:
     sooner = NONE if one.times_sooner is None else f"{'≥ ' if one.waited is None else ''}{one.times_sooner:.2f}"
     raced = NONE if KINDS[one.kind].healthy or one.winner == "wait" else _when(one.raced, one.most)
     return [
@@ -302,6 +302,11 @@ def _when(step: int | None, most: int) -> str:
     if step is None:
         return f"after {most}" if most else NONE
     return str(step)
+
+
+def sentences(found: Sequence[Outcome]) -> list[str]:
+    """What the outcomes say of each kind."""
+    return [_sentence(name, [one for one in found if one.kind == name]) for name in dict.fromkeys(one.kind for one in found)]
 
 
 def _sentence(name: str, found: list[Outcome]) -> str:

@@ -194,6 +194,16 @@ def test_apply_makes_the_winner_the_users_run_in_place_and_undo_puts_every_bit_b
     assert_equal(before | {"torch": 0, "numpy": 0, "python": 0}, everything(run) | {"torch": 0, "numpy": 0, "python": 0})
 
 
+def test_a_race_after_a_race_waits_with_the_remedy_that_was_applied() -> None:
+    run = reader(lr=1e-5, loss=same, dropout=0.0, batches=40)
+    first = raced(run, remedies=["rate_x1000"], steps=40)
+    assert first.winner == "rate_x1000", str(first)
+    first.apply()
+    second = raced(run, remedies=["rate_x3"], steps=4)
+    assert second.losses["wait"] == tuple(run.train(batch) for batch in run.batches[:4])
+    assert not any("Hooks" in note for note in second.notes)
+
+
 def test_without_a_remedy_that_helps_apply_goes_on_from_where_waiting_came_to() -> None:
     run = reader(dropout=0.0)
     race = raced(run, remedies=[eureka.Remedy("same", "nothing", nothing)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +62,10 @@ class Case:
             model, optimizer = copy.deepcopy((self.model, self.optimizer))
         except Exception as error:
             raise RequestError(f"{type(self.model).__name__} cannot be copied ({type(error).__name__}: {error}).") from error
+        for hook in copied_hooks(self.optimizer._optimizer_step_pre_hooks):
+            optimizer.register_step_pre_hook(hook)
+        for hook in copied_hooks(self.optimizer._optimizer_step_post_hooks):
+            optimizer.register_step_post_hook(hook)
         return Fork(model, optimizer)
 
     def train(self, fork: Fork, batch: Any) -> Tensor:
@@ -82,6 +86,15 @@ class Case:
             shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise RequestError(f"loss returns {shape}; it must return one number as a tensor.")
         return loss
+
+
+GOES_ALONG = "goes_along_with_copies"
+"""A hook with this attribute works on any optimiser that it is called with; torch leaves hooks out of copies."""
+
+
+def copied_hooks(hooks: Mapping[int, Any]) -> list[Any]:
+    """Those of a remedy that is in force."""
+    return [hook for hook in hooks.values() if getattr(hook, GOES_ALONG, False)]
 
 
 def make_case(

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from eureka.errors import RequestError, UnknownNameError
-from eureka.forks.case import Fork
+from eureka.forks.case import GOES_ALONG, Fork
 from eureka.formats import number
 from eureka.racing.accumulation import accumulate
 from eureka.racing.remedy import Applied, Remedy
@@ -23,6 +23,8 @@ RAMP = 500
 """Steps of a heat treatment, from the step at which it begins."""
 BATCHES = 4
 """How many batches a larger batch has."""
+OWN_RATE = "eureka_own_rate"
+"""Where a group of the optimiser has the loop's rate while a step is made at a multiple of it."""
 NOISE = 1.0
 """The size of gradient noise, in sizes of each parameter's gradient."""
 
@@ -138,17 +140,17 @@ def rate_times(factor: float) -> Apply:
     """Every step at a multiple of the rate that the loop has set, so that a schedule goes on."""
 
     def apply(fork: Fork) -> Applied:
-        rates: list[Any] = []
-
         def before(optimizer: Optimizer, *_: Any) -> None:
-            rates[:] = [group["lr"] for group in optimizer.param_groups]
             for group in optimizer.param_groups:
+                group.setdefault(OWN_RATE, group["lr"])  # another multiple may be in force
                 group["lr"] = group["lr"] * factor
 
         def after(optimizer: Optimizer, *_: Any) -> None:
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate
+            for group in optimizer.param_groups:
+                group["lr"] = group.pop(OWN_RATE, group["lr"])
 
+        for hook in (before, after):
+            setattr(hook, GOES_ALONG, True)
         handles = [fork.optimizer.register_step_pre_hook(before), fork.optimizer.register_step_post_hook(after)]
 
         def undo() -> None:

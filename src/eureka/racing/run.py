@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from eureka.errors import RequestError
-from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case
+from eureka.forks.case import Case, Fork, Loss, Step, copied_hooks, kept_random_state, make_case
 from eureka.forks.given import Given, hand_over
 from eureka.forks.inputs import seen_inputs
 from eureka.forks.kept import schedulers_of
@@ -244,7 +244,7 @@ def _notes(case: Case, steps: int) -> list[str]:
         found.append(f"There {'is' if len(case.batches) == 1 else 'are'} {few} for up to {steps} steps; they are used again.")
     if schedulers_of(case.step):
         found.append("The scheduler does not reach the forks: all of them go on at the learning rate of now.")
-    hooks = [getattr(case.optimizer, name, None) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")]
-    if any(hooks):
+    kinds = [case.optimizer._optimizer_step_pre_hooks, case.optimizer._optimizer_step_post_hooks]
+    if any(len(hooks) > len(copied_hooks(hooks)) for hooks in kinds):
         found.append("Hooks on the optimiser are not copied: forks train without them.")
     return found
