@@ -10,6 +10,7 @@ import typer
 
 from eureka.cli.options import JsonOption, listed, print_json
 from eureka.cli.run_study import BudgetOption, OnOption, WorkersOption, run_study
+from eureka.cli.table import print_table
 from eureka.errors import RequestError
 
 if TYPE_CHECKING:
@@ -116,3 +117,6 @@ def _race_run(
     for name, why in forks.skipped.items():
         say(f"  {name} is left out: {why}\n")
     run_study(f"eureka race {run.name}", [forks.study], on=on, workers=workers, budget=budget, json=json)
+    if not json:
+        print_table(["remedy", "steps to its leap", "loss at the end", "accuracy"], forks.rows())
+        sys.stdout.write(f"{forks.verdict()}\n")
