@@ -214,7 +214,7 @@ def made_of(
     rates = [rate_times(factor)] if factor is not None else []
     again = [*([join(*lasting)] if lasting else []), *rates]
     whole = several(join(*weights, *lasting), *rates)
-    by_hand = "\n".join(filter(None, [code, f"{RATE} *= {number(factor)}" if factor is not None else ""]))
+    by_hand = "\n".join(filter(None, [code, f"{RATE} *= {factor:g}" if factor is not None else ""]))
     return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand)
 
 
