@@ -6,7 +6,7 @@ import gc
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -244,7 +244,7 @@ def _notes(case: Case, steps: int) -> list[str]:
         found.append(f"There {'is' if len(case.batches) == 1 else 'are'} {few} for up to {steps} steps; they are used again.")
     if schedulers_of(case.step):
         found.append("The scheduler does not reach the forks: all of them go on at the learning rate of now.")
-    kinds = [case.optimizer._optimizer_step_pre_hooks, case.optimizer._optimizer_step_post_hooks]
+    kinds: list[Mapping[int, Any]] = [case.optimizer._optimizer_step_pre_hooks, case.optimizer._optimizer_step_post_hooks]
     if any(len(hooks) > len(copied_hooks(hooks)) for hooks in kinds):
         found.append("Hooks on the optimiser are not copied: forks train without them.")
     return found
