@@ -14,6 +14,8 @@ from torch.utils.data import DataLoader
 import eureka
 from eureka.errors import RequestError
 from eureka.forks.case import Fork
+from eureka.forks.given import Given
+from eureka.forks.rates import with_rates
 from eureka.racing.race import Race
 from eureka.racing.remedies import CATALOGUE
 from tests.racing.runs import Run, assert_equal, convolutions, everything, gpt2, reader, same
@@ -204,6 +206,34 @@ def test_a_race_after_a_race_waits_with_the_remedy_that_was_applied() -> None:
     assert not any("Hooks" in note for note in second.notes)
 
 
+def test_the_winner_is_applied_to_the_optimiser_that_goes_on_training_at_its_own_rate() -> None:
+    run = reader(lr=0.0, loss=same, dropout=0.0, batches=40)
+    given = Given(
+        model=run.model,
+        batches=run.batches,
+        loss=run.loss,
+        optimizer=with_rates(run.optimizer, [1e-5]),
+        own_optimizer=run.optimizer,
+    )
+    race = eureka.race(given, remedies=["rate_x1000"], steps=40)
+    assert race.winner == "rate_x1000", str(race)
+    race.apply()
+    assert len(run.optimizer._optimizer_step_pre_hooks) == 1
+    assert [group["lr"] for group in run.optimizer.param_groups] == [0.0]
+    race.undo()
+    assert len(run.optimizer._optimizer_step_pre_hooks) == 0
+
+
+def test_it_tells_what_to_do_next_and_each_reason_once() -> None:
+    race = raced(reader(lr=1e-5, loss=same, dropout=0.0, batches=40), remedies=["rate_x1000"], steps=40)
+    told = str(race)
+    assert "1,000 times the learning rate" in told
+    assert "    for group in optimizer.param_groups: group['lr'] *= 1000" in told
+    skipped = str(raced(convolutions(), remedies=["norm_softmax", "norm_softmax_var"], steps=4))
+    assert skipped.count("no attention found") == 1
+    assert "norm_softmax and norm_softmax_var were skipped: " in skipped
+
+
 def test_without_a_remedy_that_helps_apply_goes_on_from_where_waiting_came_to() -> None:
     run = reader(dropout=0.0)
     race = raced(run, remedies=[eureka.Remedy("same", "nothing", nothing)])
@@ -327,7 +357,7 @@ def test_json_is_plain_and_print_is_a_table() -> None:
     assert document["winner"] == race.winner
     assert len(document["verdicts"]) == 2
     assert len(document["losses"]["wait"]) == 4
-    assert str(race).splitlines()[0].split() == ["remedy", "steps", "better", "by", "interval"]
+    assert str(race).splitlines()[0].split() == ["remedy", "steps", "better", "by", "95", "%", "interval"]
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
