@@ -176,6 +176,14 @@ def test_a_leap_ends_the_race_at_once_and_its_fork_is_the_winner() -> None:
     json.dumps(race.to_json(), allow_nan=False)
 
 
+def test_a_remedy_that_only_calms_is_not_credited_with_a_leap() -> None:
+    calmer = eureka.Remedy("smaller", "weights are small", head_to(0.5), calms=True)
+    race = raced(convolutions(1e-6), remedies=[calmer], steps=40)
+    assert race.verdicts[0].leapt is None
+    assert race.verdicts[0].why == "it is lower, but no longer gains on waiting."
+    assert race.winner == "wait"
+
+
 def test_apply_makes_the_winner_the_users_run_in_place_and_undo_puts_every_bit_back() -> None:
     run = convolutions(1e-6)
     before, parameters = everything(run), list(run.model.parameters())

@@ -215,7 +215,8 @@ def made_of(
     again = [*([join(*lasting)] if lasting else []), *rates]
     whole = several(join(*weights, *lasting), *rates)
     by_hand = "\n".join(filter(None, [code, f"{RATE} *= {factor:g}" if factor is not None else ""]))
-    return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand)
+    calms = factor is not None and factor < 1
+    return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand, calms)
 
 
 RATE = "for group in optimizer.param_groups: group['lr']"

@@ -48,6 +48,8 @@ class Remedy:
     weights and what the optimiser saves hold it all"""
     code: str = ""
     """how to do it by hand, in a line of code or a few"""
+    calms: bool = False
+    """whether it takes noise out of the steps: that lowers any noisy loss at once, so it is no leap, and only its end counts"""
 
 
 def applied(remedy: Remedy, fork: Fork) -> Applied:

@@ -166,7 +166,8 @@ class _Running:
         self.taken += 1
         if self.on_step is not None:
             self.on_step(contender.name, self.taken, self.most)
-        if contender is not self.wait and has_leapt(contender.losses, self.wait.losses):
+        calms = contender.remedy is None or getattr(contender.remedy, "calms", False)
+        if not calms and has_leapt(contender.losses, self.wait.losses):
             contender.leapt = len(contender.losses)
         return contender.leapt is not None
 
