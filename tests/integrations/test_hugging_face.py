@@ -186,4 +186,5 @@ def test_a_remedy_reaches_the_optimiser_of_the_trainer_before_and_after_training
     undo()
     assert job.optimizer is None
     job.train()
-    assert hand_over(job).trained_by is job.optimizer.optimizer
+    trained: Any = job.optimizer
+    assert hand_over(job).trained_by is trained.optimizer
