@@ -28,7 +28,7 @@ BELOW: dict[str, set[str]] = {
     "starts": {"attention", "patching", "probes"},
     "forks": set(),
     "doctor": {"attention", "curves", "forks", "patching", "probes", "runs", "starts"},
-    "racing": {"curves", "forks", "patching", "starts"},
+    "racing": {"curves", "forks", "patching", "probes", "starts"},
     "training": {"tasks", "probes", "schedules", "runs"},
     "testing": {"attention", "tasks"},
     "config": {"attention", "tasks", "models", "training"},

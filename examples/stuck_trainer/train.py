@@ -35,7 +35,7 @@ def main(steps: int = 200, race_steps: int = 120) -> None:
     trainer = stuck(steps)
     trainer.train()
     print(eureka.diagnose(trainer))  # noqa: T201
-    print(eureka.race(trainer, remedies=["rate_x3", "rate_x10", "norm_softmax"], steps=race_steps))  # noqa: T201
+    print(eureka.race(trainer, remedies=["rate_x1000", "rate_x10", "norm_softmax"], steps=race_steps))  # noqa: T201
 
 
 if __name__ == "__main__":

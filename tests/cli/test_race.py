@@ -40,7 +40,7 @@ def test_a_function_is_raced_and_told_as_json() -> None:
     assert [verdict["standing"] for verdict in document["verdicts"]] == ["level", "skipped"]
     assert document["steps"] == 8
     shown = CliRunner().invoke(app, words, catch_exceptions=False).stdout
-    assert "The race took 8 training steps in all" in shown
+    assert "The race took 8 training steps over all forks" in shown
 
 
 def test_a_mistake_is_one_sentence() -> None:

@@ -35,7 +35,7 @@ def test_the_cause_is_named_and_remedies_are_raced(example: Any, capsys: pytest.
     said = capsys.readouterr().out
     assert "lr_too_small" in said
     assert "At 3e-6 the loss falls by" in said
-    assert all(f"{name} " in said for name in ("rate_x3", "rate_x10", "norm_softmax"))
+    assert all(f"{name} " in said for name in ("rate_x1000", "rate_x10", "norm_softmax"))
 
 
 def test_the_script_is_about_forty_lines() -> None:

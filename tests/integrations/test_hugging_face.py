@@ -9,6 +9,7 @@ import torch
 import eureka
 from eureka.curves.online import Event, OnlineDetector
 from eureka.errors import RequestError
+from eureka.forks.given import hand_over
 from eureka.integrations.hugging_face import HuggingFaceCallback
 
 transformers = pytest.importorskip("transformers")
@@ -174,3 +175,16 @@ def test_a_rescue_that_only_races_leaves_the_trainers_run_bit_for_bit(tmp_path: 
 def test_a_callback_that_rescues_needs_the_trainer() -> None:
     with pytest.raises(RequestError, match="needs the trainer"):
         HuggingFaceCallback(rescue="race")
+
+
+def test_a_remedy_reaches_the_optimiser_of_the_trainer_before_and_after_training(tmp_path: Path) -> None:
+    job = trainer(gpt2(), tmp_path, save_strategy="no")
+    given = hand_over(job)
+    assert given.adopt is not None
+    undo = given.adopt()
+    assert job.optimizer is given.trained_by
+    undo()
+    assert job.optimizer is None
+    job.train()
+    trained: Any = job.optimizer
+    assert hand_over(job).trained_by is trained.optimizer

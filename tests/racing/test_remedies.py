@@ -48,6 +48,16 @@ def test_a_rate_times_ten_is_that_rate() -> None:
     assert [group["lr"] for group in run.optimizer.param_groups] == [1e-3]
 
 
+def test_rates_multiply_and_the_loop_sees_its_own() -> None:
+    run, other = reader(lr=1e-3, dropout=0.0), reader(lr=1e-3, dropout=0.0)
+    rate_times(5)(fork_of(run))
+    rate_times(2)(fork_of(run))
+    rate_times(10)(fork_of(other))
+    assert losses(run, 6) == losses(other, 6)
+    assert run.optimizer.state_dict()["param_groups"] == other.optimizer.state_dict()["param_groups"]
+    assert [group["lr"] for group in run.optimizer.param_groups] == [1e-3]
+
+
 def test_accumulation_is_a_larger_batch() -> None:
     run, other = reader(dropout=0.0), reader(dropout=0.0)
     for each in (run, other):  # Adam would enlarge the rounding of gradients that are nearly 0
@@ -86,7 +96,7 @@ def test_clear_positions_are_as_loud_as_the_content() -> None:
         applied(NAMED["clear_positions"], fork_of(run))
 
 
-def test_eight_are_raced_unless_others_are_asked_for() -> None:
+def test_six_are_raced_unless_others_are_asked_for() -> None:
     assert [remedy.name for remedy in choose(None)] == [remedy.name for remedy in CATALOGUE][:DEFAULT]
     assert len(choose("all")) == len(CATALOGUE) == len(NAMED)
     assert choose("rate_x3") == [NAMED["rate_x3"]]

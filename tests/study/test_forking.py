@@ -11,7 +11,7 @@ import torch
 from eureka.config import RunConfig
 from eureka.errors import RequestError
 from eureka.experiment import run
-from eureka.runs import RunFolder
+from eureka.runs import Outcome, RunFolder
 from eureka.study.forking import REMEDIES, fork_run
 
 
@@ -32,6 +32,17 @@ def test_the_fork_that_waits_is_the_run_continued(source: RunFolder, tmp_path: P
     assert [line.step for line in faster] == [line.step for line in waited]
     assert faster[:2] == waited[:2]
     assert faster[2] != waited[2]
+
+
+def test_the_remedy_that_leaps_first_is_named_with_its_steps_from_the_fork(source: RunFolder, tmp_path: Path) -> None:
+    forks = fork_run(source, tmp_path / "race", at=None, names=["rate_x10", "rate_x3"], steps=20)
+    folders = dict(zip(forks.arms, forks.study.prepare(), strict=True))
+    assert forks.rows() == []
+    for name, leap in (("wait", None), ("rate_x10", 30), ("rate_x3", 25)):
+        end = Outcome("finished", 40, 1.0, 640, leap, leap, (), 0.5, 0.9)
+        folders[name].write_result(end)
+    assert forks.rows()[1] == ("rate_x10", "10", "0.500", "0.900")
+    assert forks.verdict().startswith("rate_x3 leaps first, after 5 steps; waiting has not.")
 
 
 def test_clear_positions_rescale_what_the_weights_have_become(source: RunFolder, tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import typer
 
 from eureka.cli.options import JsonOption, listed, print_json
 from eureka.cli.run_study import BudgetOption, OnOption, WorkersOption, run_study
+from eureka.cli.table import print_table
 from eureka.errors import RequestError
 
 if TYPE_CHECKING:
     from eureka.racing.race import Race
+    from eureka.runs import RunFolder
 
 
 def race(
@@ -78,6 +80,19 @@ def _race_case(text: str, names: list[str] | None, *, everything: bool, steps: i
         sys.stdout.write(f"{found}\n")
 
 
+def _only_run(folder: Path) -> RunFolder:
+    """The run that a folder is, or the only one that it holds: `eureka run --out` makes a folder inside."""
+    from eureka.runs import RunFolder
+
+    given = RunFolder(folder)
+    if given.config() is not None or not folder.is_dir():
+        return given
+    inside = [one for one in map(RunFolder, sorted(folder.iterdir())) if one.path.is_dir() and one.config() is not None]
+    if len(inside) > 1:
+        raise RequestError(f"{folder} holds {len(inside)} runs; name one of them, such as {inside[0].path}.")
+    return inside[0] if inside else given
+
+
 def _race_run(
     run: Path,
     names: list[str] | None,
@@ -90,10 +105,9 @@ def _race_run(
     budget: str | None,
     json: bool,
 ) -> None:
-    from eureka.runs import RunFolder
     from eureka.study.forking import REMEDIES, fork_run
 
-    source = RunFolder(run)
+    source = _only_run(run)
     wanted = list(REMEDIES) if everything else names
     forks = fork_run(source, out, at=at, names=wanted, steps=steps)
     say = sys.stderr.write
@@ -103,3 +117,6 @@ def _race_run(
     for name, why in forks.skipped.items():
         say(f"  {name} is left out: {why}\n")
     run_study(f"eureka race {run.name}", [forks.study], on=on, workers=workers, budget=budget, json=json)
+    if not json:
+        print_table(["remedy", "steps to its leap", "loss at the end", "accuracy"], forks.rows())
+        sys.stdout.write(f"{forks.verdict()}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +66,10 @@ class Case:
             model, optimizer = _deep_copies(self.model, self.optimizer)
         except Exception as error:
             raise RequestError(f"{type(self.model).__name__} cannot be copied ({type(error).__name__}: {error}).") from error
+        for hook in copied_hooks(self.optimizer._optimizer_step_pre_hooks):
+            optimizer.register_step_pre_hook(hook)
+        for hook in copied_hooks(self.optimizer._optimizer_step_post_hooks):
+            optimizer.register_step_post_hook(hook)
         return Fork(model, optimizer)
 
     def train(self, fork: Fork, batch: Any) -> Tensor:
@@ -101,6 +105,15 @@ def _deep_copies(model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Opt
         if name not in vars(new_optimizer) and not callable(value):
             setattr(new_optimizer, name, copy.deepcopy(value, memo))
     return new_model, new_optimizer
+
+
+GOES_ALONG = "goes_along_with_copies"
+"""A hook with this attribute works on any optimiser that it is called with; torch leaves hooks out of copies."""
+
+
+def copied_hooks(hooks: Mapping[int, Any]) -> list[Any]:
+    """Those of a remedy that is in force."""
+    return [hook for hook in hooks.values() if getattr(hook, GOES_ALONG, False)]
 
 
 def make_case(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,18 @@ class Given:
     log: Any = None
     notes: tuple[str, ...] = ()
     """what was read or chosen for the user, a sentence each"""
+    own_optimizer: Optimizer | None = None
+    """the one that goes on training, where `optimizer` is another object over the same parameters, at a rate that lasts"""
+    adopt: Callable[[], Callable[[], None]] | None = None
+    """makes a trainer that has no optimiser yet train with this one; returns what takes that back"""
+
+    forgets: str = ""
+    """what a trainer forgets of a remedy that is applied, in a sentence"""
+
+    @property
+    def trained_by(self) -> Optimizer | None:
+        """The optimiser that a remedy has to be applied to."""
+        return self.own_optimizer if self.own_optimizer is not None else self.optimizer
 
 
 def hand_over(

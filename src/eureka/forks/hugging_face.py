@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ def from_trainer(trainer: Any, batches: Any, log: Any) -> Given:
     quiet = _quiet_copy(trainer)
     loader = batches if batches is not None else _loader(quiet)
     accumulated = max(int(trainer.args.gradient_accumulation_steps), 1)
-    optimizer, notes = _optimizer(trainer, quiet, loader, accumulated)
+    own = _bare(trainer.optimizer) or _bare(quiet.create_optimizer())
+    optimizer, notes = _at_lasting_rates(trainer, quiet, own, loader, accumulated)
     if trainer.args.fp16:
         notes = (*notes, "The loss scaling of fp16 is left out of the experiments.")
     return Given(
@@ -43,7 +45,22 @@ def from_trainer(trainer: Any, batches: Any, log: Any) -> Given:
         optimizer=optimizer,
         log=_losses(trainer) if log is None else log,
         notes=notes,
+        own_optimizer=own,
+        adopt=partial(_adopt, trainer, own),
     )
+
+
+def _adopt(trainer: Any, optimizer: Optimizer) -> Callable[[], None]:
+    """A trainer that has not begun makes no optimiser of its own if it has one."""
+    if trainer.optimizer is not None:
+        return lambda: None
+    trainer.optimizer = optimizer
+
+    def undo() -> None:
+        if _bare(trainer.optimizer) is optimizer:
+            trainer.optimizer = None
+
+    return undo
 
 
 def _losses(trainer: Any) -> list[float] | None:
@@ -109,12 +126,11 @@ def _overridden(trainer: Any) -> set[str]:
     return {name for cls in type(trainer).__mro__ if not cls.__module__.startswith("transformers") for name in vars(cls)}
 
 
-def _optimizer(trainer: Any, quiet: Any, loader: Any, accumulated: int) -> tuple[Optimizer, tuple[str, ...]]:
-    """The trainer's, or the one that it would make, at a rate that lasts."""
+def _at_lasting_rates(
+    trainer: Any, quiet: Any, optimizer: Optimizer, loader: Any, accumulated: int
+) -> tuple[Optimizer, tuple[str, ...]]:
+    """The optimiser as it is, or another over the same parameters and state at a rate that lasts."""
     steps = int(trainer.state.max_steps) or _steps(trainer.args, loader, accumulated)
-    optimizer = _bare(trainer.optimizer)
-    if optimizer is None:
-        optimizer = _bare(quiet.create_optimizer())
     scheduler = _bare(trainer.lr_scheduler, "scheduler")
     if scheduler is None and steps > 0:
         scheduler = _bare(quiet.create_scheduler(steps, optimizer=bare_copy(optimizer)), "scheduler")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from eureka.forks.held import Held, hooks_of
 
@@ -29,3 +31,14 @@ def kept_loop(function: Callable[..., Any] | None, optimizer: Optimizer | None, 
         held.put_back()
         for group, kept in zip(optimizer.param_groups if optimizer is not None else [], groups, strict=True):
             group.update(kept)
+
+
+def schedulers_of(step: Callable[..., Any] | None) -> list[LRScheduler]:
+    """The schedulers that a step refers to; they move the rate of the user's optimiser, not of a copy."""
+    if step is None:
+        return []
+    try:
+        found = inspect.getclosurevars(step)
+    except TypeError:  # no Python function
+        return []
+    return [one for one in {**found.globals, **found.nonlocals}.values() if isinstance(one, LRScheduler)]

@@ -35,6 +35,7 @@ ALONE: dict[str, Any] = {
     "sanity_checking": False,
 }
 """What a module is told that has no Trainer yet."""
+FORGETS = "Each fit() of Lightning makes a new optimiser: a rate or decay that helped has to be set in configure_optimizers too."
 
 
 def from_module(module: Any, data: Any, optimizer: Optimizer | None, log: Any) -> Given:
@@ -42,9 +43,10 @@ def from_module(module: Any, data: Any, optimizer: Optimizer | None, log: Any) -
     trainer = module._trainer
     loader = _loader(module, data)
     notes: tuple[str, ...] = ()
-    if optimizer is None:
-        optimizer, scheduler = _attached(trainer) or _configured(module)
-        optimizer, notes = at_lasting_rates(optimizer, scheduler, _steps(trainer))
+    own = optimizer
+    if own is None:
+        own, scheduler = _attached(trainer) or _configured(module)
+        optimizer, notes = at_lasting_rates(own, scheduler, _steps(trainer))
     if trainer is None:
         notes = (*notes, "The module has no Trainer yet: neither gradient clipping nor accumulation is assumed.")
     accumulated = max(_number(trainer, "accumulate_grad_batches", 1), 1)
@@ -55,7 +57,13 @@ def from_module(module: Any, data: Any, optimizer: Optimizer | None, log: Any) -
         optimizer=optimizer,
         log=log,
         notes=notes,
+        own_optimizer=own,
+        forgets="" if optimizer is own and _is_fitting(trainer) else FORGETS,
     )
+
+
+def _is_fitting(trainer: Any) -> bool:
+    return bool(getattr(trainer, "training", False))
 
 
 def _number(trainer: Any, name: str, otherwise: int) -> int:

@@ -10,7 +10,7 @@ from eureka.errors import RequestError, UnknownNameError, own_line
 from eureka.forks.given import Given, hand_over, is_trainer
 from eureka.registry import find_named
 
-NAMES = tuple(field.name for field in fields(Given) if field.name != "notes")
+NAMES = tuple(field.name for field in fields(Given) if field.name in ("model", "batches", "loss", "step", "optimizer", "log"))
 
 
 def load_case(text: str) -> Given:

@@ -96,7 +96,7 @@ class Monitor:
         event = self.detector.update(step, loss)
         if event is not None:
             self.events.append(event)
-            self._log(event_scalars(event), step)
+            self._tell(event_scalars(event), step)
             if event.name == "plateau_entered":
                 self._at_plateau(step)
             if self._on_event is not None:
@@ -113,7 +113,15 @@ class Monitor:
         if self.probe is not None:
             self.probe.resume()
         if record is not None:
-            self._log(record.scalars(), step)
+            self._tell(record.scalars(), step)
+
+    def _tell(self, scalars: Scalars, step: int) -> None:
+        """Log; a logger that fails is not called again, and training goes on."""
+        try:
+            self._log(scalars, step)
+        except Exception as error:
+            self._log = lambda scalars, step: None
+            LOGGER.warning("The logger failed (%s: %s); eureka logs no more numbers.", type(error).__name__, error)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings, for any kind of checkpoint; without the events and records so far."""
@@ -139,7 +147,7 @@ class Monitor:
             self.probe.close()
 
     def _probed(self, record: ProbeRecord) -> None:
-        self._log(record.scalars(per_layer=self._per_layer), record.step)
+        self._tell(record.scalars(per_layer=self._per_layer), record.step)
 
     def _unprobed(self, error: Exception) -> None:
         """Say once that attention is not measured; the loss is watched on."""

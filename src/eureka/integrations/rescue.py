@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from io import BytesIO
@@ -17,6 +18,7 @@ from eureka.errors import RequestError, UnknownNameError
 from eureka.files import make_folder, write_whole
 from eureka.forks.case import Fork
 from eureka.forks.given import Given
+from eureka.formats import listing
 from eureka.racing.race import Race
 from eureka.racing.remedies import choose
 from eureka.racing.remedy import applied
@@ -65,6 +67,13 @@ class RescueRecord:
         return {"eureka/rescue_race_steps": float(self.race_steps), "eureka/rescue_applied": float(self.applied)}
 
 
+def _worth_a_race(found: Diagnosis) -> tuple[str, ...]:
+    """What the diagnosis proposes; where it has measured a better rate, that rate first."""
+    factor = found.findings[0].numbers.get("factor", 1.0) if found.cause == "lr_too_small" else 1.0
+    measured = (f"rate_x{round(factor)}",) if 1.0 < factor < math.inf else ()
+    return tuple(dict.fromkeys([*measured, *found.remedies]))
+
+
 def as_mode(mode: str) -> str:
     if mode not in MODES:
         raise UnknownNameError("rescue", mode, MODES)
@@ -97,9 +106,8 @@ class Rescue:
         except Exception as error:  # a watcher never stops a training run
             self.mode = "off"
             record = replace(record, failed=f"The run cannot be looked into ({error}); its loss is watched.")
-            LOGGER.warning("%s", record.failed)
         self.records.append(record)
-        LOGGER.info("%s", record.sentence)
+        LOGGER.warning("%s", record.sentence)  # so that it is seen where nobody has set up logging
         return record
 
     def _rescue(self, record: RescueRecord) -> RescueRecord:
@@ -110,34 +118,27 @@ class Rescue:
             return record
         steps, names = self._budget(record.step, found)
         if not names:
-            return replace(record, verdict=f"No remedy is raced: {found.cause} has to be mended by hand.")
+            why = "the run is healthy." if found.healthy else f"{found.cause} has to be mended by hand."
+            return replace(record, verdict=f"No remedy is raced: {why}")
         if steps < LEAST:
             return replace(record, verdict=f"No race: {self.share:g} of {record.step:,} steps is too little for one.")
-        ran = race(
-            given.model,
-            given.batches,
-            loss=given.loss,
-            optimizer=given.optimizer,
-            step=given.step,
-            remedies=list(names),
-            steps=steps,
-        )
+        ran = race(given, remedies=list(names), steps=steps)
         record = replace(record, verdict=ran.summary, winner=ran.winner, race_steps=ran.steps)
         return self._apply(record, ran, given) if self.mode == "apply" and ran.winner != "wait" else record
 
     def _budget(self, step: int, found: Diagnosis) -> tuple[int, tuple[str, ...]]:
         """How far a race of the proposed remedies may go, and which they are."""
-        names, steps = found.remedies, STEPS
+        names, steps = _worth_a_race(found), STEPS
         while steps >= LEAST and total(rungs(len(names), steps)) > self.share * step:
             steps //= 2
         return steps, names
 
     def _apply(self, record: RescueRecord, ran: Race, given: Given) -> RescueRecord:
         assert self.folder is not None
-        assert given.optimizer is not None
+        assert given.trained_by is not None
         make_folder(self.folder)
         file, content = self.folder / f"before_rescue_{record.step}.pt", BytesIO()
-        state = {"step": record.step, "model": given.model.state_dict(), "optimizer": given.optimizer.state_dict()}
+        state = {"step": record.step, "model": given.model.state_dict(), "optimizer": given.trained_by.state_dict()}
         torch.save(state, content)
         write_whole(file, content.getvalue())
         ran.apply()
@@ -151,8 +152,15 @@ class Rescue:
         """Go on after a checkpoint was loaded: what lasts of the remedies in force is applied to the new model again."""
         self.records = [RescueRecord(**{**one, "causes": tuple(one["causes"])}) for one in state["records"]]
         names = [record.winner for record in self.records if record.applied]
-        for remedy in choose(names) if names else []:
-            if remedy.lasting is not None:
-                given = self.given()
-                assert given.optimizer is not None
-                applied(replace(remedy, apply=remedy.lasting), Fork(given.model, given.optimizer))
+        try:
+            for name in names:
+                self._apply_again(name)
+        except Exception as error:  # a watcher never stops a training run
+            LOGGER.warning("%s could not be applied again (%s); the run goes on without it.", listing(names), error)
+
+    def _apply_again(self, name: str) -> None:
+        (remedy,) = choose([name])
+        if remedy.lasting is not None:
+            given = self.given()
+            assert given.trained_by is not None
+            applied(replace(remedy, apply=remedy.lasting), Fork(given.model, given.trained_by))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,10 +11,10 @@ from eureka.errors import RequestError
 from eureka.forks.case import Fork
 from eureka.forks.parking import Parking
 from eureka.forks.state import KeptState
-from eureka.formats import plural
+from eureka.formats import duration, listing, percent, plural
 from eureka.racing.contender import Contender
-from eureka.racing.remedy import Applied, applied
-from eureka.racing.verdict import Verdict
+from eureka.racing.remedy import applied
+from eureka.racing.verdict import SURE, Verdict
 
 WAIT = "wait"
 
@@ -37,6 +38,8 @@ class Race:
     """what to do, in a sentence or two"""
     steps: int
     """all training steps that the race has taken, over all forks"""
+    seconds: float
+    """how long that took"""
     losses: dict[str, tuple[float, ...]]
     """by fork, before each step; "wait" is the run as it is"""
     notes: tuple[str, ...]
@@ -48,35 +51,39 @@ class Race:
     _user: Fork = field(repr=False)
     _winner: Contender = field(repr=False)
     _prize: Prize = field(repr=False)
+    _adopt: Callable[[], Callable[[], None]] | None = field(default=None, repr=False)
+    """makes the user's trainer train with the optimiser, if it has none yet"""
+    _own_rates: bool = field(default=False, repr=False)
+    """whether the user's optimiser keeps its rates, since the forks had others"""
     _before: KeptState | None = field(default=None, repr=False)
-    _made: Applied | None = field(default=None, repr=False)
+    _undo: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def apply(self) -> None:
         """Make the winner the user's run, in place: its weights and what its optimiser remembers, after its steps of the race."""
         if self._before is not None:
             raise RequestError(f"{self.winner} is applied already; undo() takes it back.")
-        before, made = KeptState(self._user, self._prize.parking.folder), None
-        try:
+        before = KeptState(self._user, self._prize.parking.folder)
+        with ExitStack() as undo:
+            undo.callback(before.put, self._user)
             if self._winner.remedy is not None:
                 made = applied(self._winner.remedy, self._user)
+                undo.callback(made.undo)
                 for counting, count in zip(made.counting, self._prize.counts, strict=True):
                     counting.load_state_dict(count)
+            groups = self._user.optimizer.param_groups
+            rates = [group["lr"] for group in groups]
             self._prize.state.put(self._user)
-        except BaseException:
-            if made is not None:
-                made.undo()
-            before.put(self._user)
-            raise
-        self._before, self._made = before, made
+            if self._own_rates:
+                for group, rate in zip(groups, rates, strict=True):
+                    group["lr"] = rate
+            if self._adopt is not None:
+                undo.callback(self._adopt())
+            self._before, self._undo = before, undo.pop_all()
 
     def undo(self) -> None:
         """Put the user's run back as it was before `apply`, bit for bit; a second call does nothing."""
-        if self._before is None:
-            return
-        if self._made is not None:
-            self._made.undo()
-        self._before.put(self._user)
-        self._before = self._made = None
+        self._undo.close()
+        self._before = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -84,19 +91,40 @@ class Race:
             "winner": self.winner,
             "winner_steps": self.winner_steps,
             "steps": self.steps,
+            "seconds": round(self.seconds, 3),
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "losses": {name: list(losses) for name, losses in self.losses.items()},
             "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
-        head = ("remedy", "steps", "better by", "interval", "")
+        head = ("remedy", "steps", "better by", f"{percent(SURE, 0)} interval", "")
         tried = [verdict for verdict in self.verdicts if verdict.standing != "skipped"]
         rows = [head, *(verdict.cells() for verdict in tried)]
+        table = [*_aligned(rows), ""] if tried else []
         said = [f"{one.name}: {one.why}" for one in tried if one.why and one.steps]
-        skipped = [f"{one.name} was skipped: {one.why}" for one in self.verdicts if one.standing == "skipped"]
-        cost = f"The race took {plural(self.steps, 'training step')} in all; {self.winner} is {self.winner_steps} steps ahead."
-        return "\n".join([*(_aligned(rows) if tried else []), self.summary, cost, *said, *skipped, *self.notes])
+        return "\n".join([*table, self.summary, *self._next(), self._cost(), *said, *self._skipped(), *self.notes])
+
+    def _next(self) -> list[str]:
+        """What the user can do now; nothing if nothing helped."""
+        remedy = self._winner.remedy
+        if remedy is None:
+            return []
+        code = getattr(remedy, "code", "")
+        told = f"It changes this: {remedy.changes}. In Python race.apply() makes it your run, and undo() takes it back"
+        return [f"{told}; by hand:", *(f"    {line}" for line in code.splitlines())] if code else [f"{told}."]
+
+    def _cost(self) -> str:
+        ahead = f"; {self.winner} is {plural(self.winner_steps, 'step')} ahead of your run, which is as it was"
+        return f"The race took {plural(self.steps, 'training step')} over all forks, {duration(self.seconds)}{ahead}."
+
+    def _skipped(self) -> list[str]:
+        """Each reason once."""
+        reasons: dict[str, list[str]] = {}
+        for one in self.verdicts:
+            if one.standing == "skipped":
+                reasons.setdefault(one.why, []).append(one.name)
+        return [f"{listing(names)} {'was' if len(names) == 1 else 'were'} skipped: {why}" for why, names in reasons.items()]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

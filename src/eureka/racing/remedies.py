@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_leaves
 
 from eureka.errors import RequestError, UnknownNameError
-from eureka.forks.case import Fork
+from eureka.forks.case import GOES_ALONG, Fork
 from eureka.formats import number
 from eureka.racing.accumulation import accumulate
 from eureka.racing.remedy import Applied, Remedy
@@ -20,6 +23,8 @@ RAMP = 500
 """Steps of a heat treatment, from the step at which it begins."""
 BATCHES = 4
 """How many batches a larger batch has."""
+OWN_RATE = "eureka_own_rate"
+"""Where a group of the optimiser has the loop's rate while a step is made at a multiple of it."""
 NOISE = 1.0
 """The size of gradient noise, in sizes of each parameter's gradient."""
 
@@ -30,10 +35,33 @@ def operator(name: str, total_steps: int | None = None, **settings: Any) -> Appl
     def apply(fork: Fork) -> Applied:
         from eureka.patching.patch import patch
 
+        before = outputs(fork)
         patched = patch(fork.model, name, settings=settings, total_steps=total_steps)
+        if before and alike(before, outputs(fork)):
+            patched.undo()
+            raise RequestError(f"the model computes what it would compute with {name}.")
         return Applied(patched.undo, [patched])
 
     return apply
+
+
+def outputs(fork: Fork) -> list[Tensor]:
+    """What the model gives for its inputs, in eval mode; nothing if that cannot be told."""
+    from eureka.probes.capture import left_alone, run_alike
+
+    if fork.inputs is None:
+        return []
+    try:
+        with left_alone(fork.model), torch.no_grad():
+            found = tree_leaves(run_alike(fork.model, fork.inputs))
+    except Exception:  # a model that needs more than its inputs
+        return []
+    return [one for one in found if isinstance(one, Tensor)]
+
+
+def alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Bit for bit."""
+    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def rescaled(positions: float | None, logits: float | None) -> Apply:
@@ -68,9 +96,39 @@ def several(*parts: Apply) -> Apply:
         except BaseException:
             _undo(made)
             raise
-        return Applied(lambda: _undo(made), [counting for one in made for counting in one.counting])
+        return _together(made)
 
     return apply
+
+
+def where_possible(*parts: Apply) -> Apply:
+    """One after the other; a part that cannot be applied is left out, unless all are."""
+
+    def apply(fork: Fork) -> Applied:
+        made: list[Applied] = []
+        missing: list[str] = []
+        for part in parts:
+            try:
+                made += [one for one in [part(fork)] if one is not None]
+            except RequestError as error:
+                missing.append(str(error))
+            except BaseException:
+                _undo(made)
+                raise
+        if missing and not made:
+            raise RequestError(" ".join(missing))
+        found = _together(made)
+        return Applied(found.undo, found.counting, (*found.without, *missing))
+
+    return apply
+
+
+def _together(made: Sequence[Applied]) -> Applied:
+    return Applied(
+        lambda: _undo(made),
+        [counting for one in made for counting in one.counting],
+        tuple(reason for one in made for reason in one.without),
+    )
 
 
 def _undo(made: Sequence[Applied]) -> None:
@@ -82,17 +140,17 @@ def rate_times(factor: float) -> Apply:
     """Every step at a multiple of the rate that the loop has set, so that a schedule goes on."""
 
     def apply(fork: Fork) -> Applied:
-        rates: list[Any] = []
-
         def before(optimizer: Optimizer, *_: Any) -> None:
-            rates[:] = [group["lr"] for group in optimizer.param_groups]
             for group in optimizer.param_groups:
+                group.setdefault(OWN_RATE, group["lr"])  # another multiple may be in force
                 group["lr"] = group["lr"] * factor
 
         def after(optimizer: Optimizer, *_: Any) -> None:
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate
+            for group in optimizer.param_groups:
+                group["lr"] = group.pop(OWN_RATE, group["lr"])
 
+        for hook in (before, after):
+            setattr(hook, GOES_ALONG, True)
         handles = [fork.optimizer.register_step_pre_hook(before), fork.optimizer.register_step_post_hook(after)]
 
         def undo() -> None:
@@ -136,62 +194,121 @@ def gradient_noise(fork: Fork) -> Applied:
     return Applied(fork.optimizer.register_step_pre_hook(before).remove)
 
 
-def made_of(name: str, changes: str, *, weights: Sequence[Apply] = (), lasting: Sequence[Apply] = ()) -> Remedy:
-    """A remedy of changes that a checkpoint holds, and of changes that have to be made again when it is loaded."""
-    return Remedy(name, changes, several(*weights, *lasting), several(*lasting) if lasting else None)
+def made_of(
+    name: str,
+    changes: str,
+    *,
+    weights: Sequence[Apply] = (),
+    lasting: Sequence[Apply] = (),
+    factor: float | None = None,
+    any_part: bool = False,
+    code: str = "",
+) -> Remedy:
+    """A remedy of changes that a checkpoint holds, and of changes that have to be made again when it is loaded.
+
+    factor    of the learning rate
+    any_part  parts that cannot be applied are left out
+    code      how to do it by hand
+    """
+    join = where_possible if any_part else several
+    rates = [rate_times(factor)] if factor is not None else []
+    again = [*([join(*lasting)] if lasting else []), *rates]
+    whole = several(join(*weights, *lasting), *rates)
+    by_hand = "\n".join(filter(None, [code, f"{RATE} *= {factor:g}" if factor is not None else ""]))
+    calms = factor is not None and factor < 1
+    return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand, calms)
 
 
+RATE = "for group in optimizer.param_groups: group['lr']"
+CLEAR = "eureka.clear_start(model, inputs, logits=None, trained=True)"
+PATCH = 'eureka.patch(model, "norm_softmax")'
 CLEAR_POSITIONS = rescaled(1.0, None)
 NORM_SOFTMAX = operator("norm_softmax")
 
 CATALOGUE: tuple[Remedy, ...] = (
-    made_of("rate_x10", "ten times the learning rate", lasting=[rate_times(10)]),
+    made_of("rate_x10", "ten times the learning rate", factor=10),
     made_of(
         "clear_norm_softmax",
         "learned positions as loud as the content, and NormSoftmax",
         weights=[CLEAR_POSITIONS],
         lasting=[NORM_SOFTMAX],
+        any_part=True,
+        code=f"{CLEAR}\n{PATCH}",
     ),
     made_of(
         "clear_norm_softmax_x10",
         "learned positions as loud as the content, NormSoftmax, and ten times the learning rate",
         weights=[CLEAR_POSITIONS],
-        lasting=[NORM_SOFTMAX, rate_times(10)],
+        lasting=[NORM_SOFTMAX],
+        factor=10,
+        any_part=True,
+        code=f"{CLEAR}\n{PATCH}",
     ),
-    made_of("temperature_third", "softmax at a temperature of 1/3", lasting=[operator("temperature", temperature=1 / 3)]),
+    made_of(
+        "temperature_third",
+        "softmax at a temperature of 1/3",
+        lasting=[operator("temperature", temperature=1 / 3)],
+        code='eureka.patch(model, "temperature", settings={"temperature": 1 / 3})',
+    ),
+    made_of("rate_x3", "three times the learning rate", factor=3),
+    made_of("rate_tenth", "a tenth of the learning rate", factor=1 / 10),
     made_of(
         "clear_start",
         "learned positions as loud as the content, and W_Q and W_K with a spread of 1",
         weights=[rescaled(1.0, 1.0)],
+        code="eureka.clear_start(model, inputs, trained=True)",
     ),
-    made_of("rate_x3", "three times the learning rate", lasting=[rate_times(3)]),
-    made_of("norm_softmax_var", "attention logits divided by the variance of their row", lasting=[operator("norm_softmax_var")]),
-    made_of("rate_tenth", "a tenth of the learning rate", lasting=[rate_times(1 / 10)]),
-    made_of("norm_softmax", "attention logits divided by the standard deviation of their row", lasting=[NORM_SOFTMAX]),
-    made_of("fresh_optimizer", "the optimiser forgets its moments", weights=[fresh_optimizer]),
-    made_of("clear_positions", "learned positions as loud as the content", weights=[CLEAR_POSITIONS]),
-    made_of("temperature_1", "softmax at a temperature of 1", lasting=[operator("temperature", temperature=1.0)]),
+    made_of(
+        "norm_softmax_var",
+        "attention logits divided by the variance of their row",
+        lasting=[operator("norm_softmax_var")],
+        code='eureka.patch(model, "norm_softmax_var")',
+    ),
+    made_of(
+        "norm_softmax", "attention logits divided by the standard deviation of their row", lasting=[NORM_SOFTMAX], code=PATCH
+    ),
+    made_of("fresh_optimizer", "the optimiser forgets its moments", weights=[fresh_optimizer], code="optimizer.state.clear()"),
+    made_of("clear_positions", "learned positions as loud as the content", weights=[CLEAR_POSITIONS], code=CLEAR),
+    made_of(
+        "temperature_1",
+        "softmax at a temperature of 1",
+        lasting=[operator("temperature", temperature=1.0)],
+        code='eureka.patch(model, "temperature", settings={"temperature": 1.0})',
+    ),
     made_of(
         "heat_treatment",
         f"a temperature that rises from 1/3 to √d over {RAMP} steps from here",
         lasting=[operator("heat_treatment", total_steps=RAMP, share=1.0)],
+        code=f'eureka.patch(model, "heat_treatment", settings={{"share": 1.0}}, total_steps={RAMP})',
     ),
-    made_of("sharper_attention", "W_Q and W_K longer, until logits have a spread of 1", weights=[rescaled(None, 1.0)]),
-    made_of("rate_third", "a third of the learning rate", lasting=[rate_times(1 / 3)]),
+    made_of(
+        "sharper_attention",
+        "W_Q and W_K longer, until logits have a spread of 1",
+        weights=[rescaled(None, 1.0)],
+        code="eureka.clear_start(model, inputs, positions=None, trained=True)",
+    ),
+    made_of("rate_third", "a third of the learning rate", factor=1 / 3),
     made_of(
         "larger_batch",
         f"{BATCHES} batches to each step, by accumulation",
         lasting=[lambda fork: accumulate(fork, BATCHES)],
     ),
-    made_of("no_weight_decay", "no weight decay", weights=[no_decay]),
+    made_of(
+        "no_weight_decay",
+        "no weight decay",
+        weights=[no_decay],
+        code="for group in optimizer.param_groups: group['weight_decay'] = 0.0",
+    ),
     made_of("gradient_noise", "noise as large as the gradient", lasting=[gradient_noise]),
 )
-DEFAULT = 8
+RATE_TIMES = re.compile(r"rate_x([1-9]\d*)")
+"""A name for any multiple of the learning rate."""
+DEFAULT = 6
 """So many of them are raced unless others are asked for."""
 
 
 def choose(wanted: Sequence[str | Remedy] | str | None) -> list[Remedy]:
-    """The remedies that were asked for, by name or as they are; "all" is the whole catalogue."""
+    """The remedies that were asked for, by name or as they are; "all" is the whole catalogue, ``rate_x200`` any multiple."""
     if wanted is None:
         return list(CATALOGUE[:DEFAULT])
     if wanted == "all":
@@ -208,6 +325,8 @@ def choose(wanted: Sequence[str | Remedy] | str | None) -> list[Remedy]:
 def _choose(one: str | Remedy) -> Remedy:
     known = {remedy.name: remedy for remedy in CATALOGUE}
     if isinstance(one, str):
+        if one not in known and (times := RATE_TIMES.fullmatch(one)):
+            return made_of(one, f"{float(times[1]):,g} times the learning rate", factor=float(times[1]))
         if one not in known:
             raise UnknownNameError("remedy", one, known)
         return known[one]

@@ -21,10 +21,12 @@ class Counting(Protocol):
 
 @dataclass(frozen=True)
 class Applied:
-    """A remedy in force: how to end it, and what it counts."""
+    """A remedy in force: how to end it, what it counts, and what it was applied without."""
 
     undo: Callable[[], None]
     counting: Sequence[Counting] = ()
+    without: tuple[str, ...] = ()
+    """why parts of the remedy were left out, a sentence each"""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Remedy:
     lasting: Callable[[Fork], Callable[[], None] | Applied | None] | None = None
     """what has to be done again where a checkpoint of the run is loaded into a new model: hooks and operators; None if the
     weights and what the optimiser saves hold it all"""
+    code: str = ""
+    """how to do it by hand, in a line of code or a few"""
+    calms: bool = False
+    """whether it takes noise out of the steps: that lowers any noisy loss at once, so it is no leap, and only its end counts"""
 
 
 def applied(remedy: Remedy, fork: Fork) -> Applied:

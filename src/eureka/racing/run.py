@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -14,9 +15,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 from eureka.errors import RequestError
-from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case
-from eureka.forks.given import hand_over
+from eureka.forks.case import Case, Fork, Loss, Step, copied_hooks, kept_random_state, make_case
+from eureka.forks.given import Given, hand_over
 from eureka.forks.inputs import seen_inputs
+from eureka.forks.kept import schedulers_of
 from eureka.forks.parking import Parked, Parking, empty, size_of
 from eureka.forks.state import KeptState
 from eureka.forks.untouched import Untouched
@@ -61,7 +63,7 @@ def race(
     optimizer  the one that trains the model
     step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
                returns the loss
-    remedies   names, or objects of your own (`eureka.Remedy`); the eight most promising unless given, "all" for the catalogue
+    remedies   names, or objects of your own (`eureka.Remedy`); the six most promising unless given, "all" for the catalogue
     steps      how far the last forks go; the others end earlier, and a leap ends the race at once
     seed       of the random numbers that forks draw; the same in all of them at the same step
     one_copy   keep your own weights off the device while the race runs (on a processor: in a file), so that it needs no more
@@ -79,8 +81,7 @@ def race(
         case = make_case(
             given.model, given.batches, loss=given.loss, optimizer=given.optimizer, step=given.step, most=steps
         )  # fmt: skip
-        running = _Running(case, chosen, steps, seed, one_copy, on_step, stack)
-        running.notes[:0] = given.notes
+        running = _Running(given, case, chosen, steps, seed, one_copy, on_step, stack)
         running.run()
         return running.result()
 
@@ -90,6 +91,7 @@ class _Running:
 
     def __init__(
         self,
+        given: Given,
         case: Case,
         chosen: Sequence[Remedy],
         steps: int,
@@ -99,8 +101,8 @@ class _Running:
         stack: ExitStack,
     ) -> None:
         self.case, self.steps, self.seed, self.on_step = case, steps, seed, on_step
-        self.user = Fork(case.model, case.optimizer)
-        self.notes = [*case.assumed, *_notes(case, steps)]
+        self.given, self.user = given, Fork(case.model, given.trained_by or case.optimizer)
+        self.notes = [*given.notes, *filter(None, [given.forgets]), *case.assumed, *_notes(case, steps)]
         self.wait = Contender(WAIT, "nothing: the run as it is")
         self.remedies = [Contender(remedy.name, remedy.changes, remedy) for remedy in chosen]
         self.parking = self._parking(one_copy)
@@ -110,6 +112,7 @@ class _Running:
         for contender in [self.wait, *self.remedies]:
             stack.callback(contender.end)
         self.inputs: Any = None
+        self.begun = time.perf_counter()
         self.taken, self.most = 0, total(rungs(len(self.remedies), steps))
 
     def _come_home(self, home: Parked) -> None:
@@ -126,6 +129,8 @@ class _Running:
         self._first_step()
         for contender in self.remedies:
             contender.begin(self._fork, self.parking)
+            if contender.made is not None and contender.made.without:
+                self.notes.append(f"{contender.name} is raced in part: {' '.join(contender.made.without)}")
         plan = rungs(sum(one.running for one in self.remedies), self.steps)
         self.most = total(plan)
         for rung in plan:
@@ -161,7 +166,8 @@ class _Running:
         self.taken += 1
         if self.on_step is not None:
             self.on_step(contender.name, self.taken, self.most)
-        if contender is not self.wait and has_leapt(contender.losses, self.wait.losses):
+        calms = contender.remedy is None or getattr(contender.remedy, "calms", False)
+        if not calms and has_leapt(contender.losses, self.wait.losses):
             contender.leapt = len(contender.losses)
         return contender.leapt is not None
 
@@ -179,6 +185,7 @@ class _Running:
             verdicts=verdicts,
             summary=in_words(verdicts, wait),
             steps=self.taken,
+            seconds=time.perf_counter() - self.begun,
             losses={one.name: tuple(one.losses) for one in [self.wait, *self.remedies] if one.losses},
             notes=tuple(self.notes),
             winner=won.name,
@@ -186,6 +193,8 @@ class _Running:
             _user=replace(self.user, inputs=self.inputs),
             _winner=won,
             _prize=self._prize(won),
+            _adopt=self.given.adopt,
+            _own_rates=self.user.optimizer is not self.case.optimizer,
         )
 
     def _prize(self, won: Contender) -> Prize:
@@ -234,7 +243,9 @@ def _notes(case: Case, steps: int) -> list[str]:
     if len(case.batches) < steps:
         few = plural(len(case.batches), "batch", "batches")
         found.append(f"There {'is' if len(case.batches) == 1 else 'are'} {few} for up to {steps} steps; they are used again.")
-    hooks = [getattr(case.optimizer, name, None) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")]
-    if any(hooks):
+    if schedulers_of(case.step):
+        found.append("The scheduler does not reach the forks: all of them go on at the learning rate of now.")
+    kinds: list[Mapping[int, Any]] = [case.optimizer._optimizer_step_pre_hooks, case.optimizer._optimizer_step_post_hooks]
+    if any(len(hooks) > len(copied_hooks(hooks)) for hooks in kinds):
         found.append("Hooks on the optimiser are not copied: forks train without them.")
     return found

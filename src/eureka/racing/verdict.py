@@ -1,13 +1,13 @@
 """What a race has shown of each remedy, beside waiting on the same batches with the same random numbers.
 
 Differences are paired step by step: loss of "wait" - loss of the remedy. Their interval is that of the mean over the last
-quarter of the steps that both have taken. Neighbouring steps err alike, so the error is that of the means of blocks of n^0.4
-steps around a line, with Student's t for so few blocks (batch means); and there are m remedies, so each interval has a level of
-1 - 0.05/m: all of them hold together in 95 % of races (Bonferroni).
+quarter of the steps that both have taken, and over 20 at least. Neighbouring steps err alike, so the error is that of the means
+of blocks of n^0.4 steps around a line, with Student's t for so few blocks (batch means); and there are m remedies, so each
+interval has a level of 1 - 0.05/m: all of them hold together in 95 % of races (Bonferroni).
 
 A remedy **helped** if it leapt, or if its whole interval is above 0, the difference is at least 2 % of the loss and still grows.
-A lower rate lowers a noisy loss at once and then no more: that is not help. And it must gain clearly more than waiting does: the
-difference is at least twice what "wait" has gained itself in the race. So a run that learns is told to wait.
+A lower rate lowers a noisy loss at once and then no more: that is not help. And it must gain clearly more than waiting does: over
+these steps the difference grows by at least twice what "wait" gains itself. So a run that learns is told to wait.
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ Standing = Literal["helped", "level", "worse", "diverged", "skipped", "not run"]
 LEAST = 0.02
 """The least difference that counts, as a share of the loss."""
 TIMES = 2.0
-"""How many times the gain of waiting a difference must be."""
+"""How many times the gain of waiting a difference must be, or grow by."""
 LEAP, LEAP_ERRORS, WINDOW = 0.1, 5.0, 10
 """A leap: over the last steps the loss is this share below that of waiting, and this many standard errors."""
+WANDERS, PIECE = 6.0, 5
+"""And so many times as far as waiting wanders by itself, from one piece of so many steps to another: a race looks often."""
+IN_A_ROW = 20
+"""Or in so many pairs in a row: where batches differ much, waiting wanders far, and pairs do not."""
 LEARNING, LEARNING_STEPS = 0.1, 40
 """A run learns by itself if its loss falls by this share in so many steps."""
-SHARE = 0.25
-"""The part of the steps, at the end, that the interval is about."""
+SHARE, FEWEST = 0.25, 20
+"""The part of the steps, at the end, that the interval is about, and its fewest steps: of fewer, the error is not known."""
 SURE = 0.95
 BLOCK = 0.4
 """Of n steps a block has n to this power."""
@@ -100,7 +104,7 @@ class Difference:
 def difference(losses: Sequence[float], wait: Sequence[float]) -> Difference:
     """Compare two forks at the steps that both have taken."""
     both = min(len(losses), len(wait))
-    count = min(both, max(round(SHARE * both), WINDOW))
+    count = _at_the_end(both)
     ours, theirs = np.array(losses[both - count : both]), np.array(wait[both - count : both])
     gained = theirs - ours
     level = float(np.abs(theirs).mean())
@@ -115,16 +119,49 @@ def difference(losses: Sequence[float], wait: Sequence[float]) -> Difference:
     return Difference(float(gained.mean()), error, slope * count, error * math.sqrt(12.0), level, freedom)
 
 
+def _at_the_end(both: int) -> int:
+    """How many steps the interval is about."""
+    return min(both, max(round(SHARE * both), FEWEST))
+
+
+def after_leap(losses: Sequence[float], wait: Sequence[float]) -> Difference:
+    """Of a fork that has just leapt: over the steps in which that was seen, as its mean still moves."""
+    both = min(len(losses), len(wait))
+    count = min(both, WINDOW)
+    theirs = np.array(wait[both - count : both])
+    gained = theirs - np.array(losses[both - count : both])
+    error = jitter(gained) if count > 1 else math.inf
+    return Difference(float(gained.mean()), error, 0.0, math.inf, float(np.abs(theirs).mean()), max(count - 1, 1))
+
+
 def has_leapt(losses: Sequence[float], wait: Sequence[float]) -> bool:
-    """Whether the last steps lie far below those of waiting, and by more than waiting explains."""
+    """Whether the last steps lie far below those of waiting, and by more than waiting explains.
+
+    Below its middle as well: that waiting has a spike just now is not a leap of everybody else.
+    """
     both = min(len(losses), len(wait))
     if both < WINDOW:
         return False
-    theirs = np.array(wait[both - WINDOW : both])
-    gained = theirs - np.array(losses[both - WINDOW : both])
-    mean = float(gained.mean())
-    far = mean >= LEAP * float(np.abs(theirs).mean()) and mean > LEAP_ERRORS * jitter(gained)
-    return far and mean > TIMES * gain(wait[:both])
+    ours, theirs = np.array(losses[both - WINDOW : both]), np.array(wait[both - WINDOW : both])
+    gained = theirs - ours
+    gap = min(float(gained.mean()), float(np.median(wait) - ours.mean()))
+    least = LEAP * float(np.abs(theirs).mean())
+    if gap < max(least, LEAP_ERRORS * jitter(gained), TIMES * gain(wait[:both])):
+        return False
+    pairs = np.array(wait[:both][-IN_A_ROW:]) - np.array(losses[:both][-IN_A_ROW:])
+    return gap > WANDERS * wander(wait) or (len(pairs) == IN_A_ROW and bool((pairs > 0.5 * least).all()))
+
+
+def wander(losses: Sequence[float]) -> float:
+    """How far the mean of a few steps strays from a line through all of them, by its median, which a spike does not move."""
+    pieces = np.array(losses[len(losses) % PIECE :]).reshape(-1, PIECE).mean(axis=1)
+    if len(pieces) < 3:
+        return 0.0
+    t = np.arange(len(pieces)) - 0.5 * (len(pieces) - 1)
+    rest = pieces - t * float(t @ pieces) / float(t @ t)
+    return (
+        1.4826 * float(np.median(np.abs(rest - np.median(rest)))) * math.sqrt(len(pieces) / (len(pieces) - 2))
+    )  # of normal noise: its size
 
 
 def jitter(values: Array) -> float:
@@ -133,8 +170,9 @@ def jitter(values: Array) -> float:
 
 
 def gain(losses: Sequence[float]) -> float:
-    """How far a line through the losses falls; 0 if it rises."""
-    return max(trend(np.array(losses))[0], 0.0) if len(losses) > 2 else 0.0
+    """How far a line through the losses falls; 0 if that is not clear of its noise."""
+    fall, error = trend(np.array(losses)) if len(losses) > 2 else (0.0, 0.0)
+    return fall if fall > 2 * error else 0.0
 
 
 def learned(wait: Sequence[float]) -> float:
@@ -160,10 +198,11 @@ def judge(
     if not math.isfinite(losses[-1]):
         why = f"its loss is no number after {len(losses)} steps."
         return Verdict(name=name, changes=changes, standing="diverged", steps=len(losses), why=why)
-    found = difference(losses, wait)
+    found = difference(losses, wait) if leapt is None else after_leap(losses, wait)
     low, high = found.interval(remedies)
     level = found.level or 1.0
-    standing, why = _standing(found, low, high, gain(wait[: len(losses)]), leapt is not None)
+    both = min(len(losses), len(wait))
+    standing, why = _standing(found, low, high, gain(wait[both - _at_the_end(both) : both]), leapt is not None)
     return Verdict(
         name=name,
         changes=changes,
@@ -184,10 +223,13 @@ def _standing(found: Difference, low: float, high: float, waiting: float, leapt:
         return "worse", ""
     if low <= 0 or found.mean < LEAST * found.level:
         return "level", ""
-    if found.mean < TIMES * waiting:
-        return "level", f"waiting gains {number(waiting)} itself, and this is less than {number(TIMES)} times that more."
     if found.growth < 2 * found.growth_error:
         return "level", "it is lower, but no longer gains on waiting."
+    if found.growth < TIMES * waiting:
+        return (
+            "level",
+            f"waiting gains {number(waiting)} itself at the end, and it gains less than {number(TIMES)} times that more.",
+        )
     return "helped", ""
 
 

@@ -15,7 +15,8 @@ from typing import Any
 from eureka.config import RunConfig
 from eureka.errors import RequestError, UnknownNameError
 from eureka.files import write_whole
-from eureka.runs import RunFolder
+from eureka.formats import count, fixed
+from eureka.runs import Outcome, RunFolder
 from eureka.study.plan import Study
 
 Changes = Callable[[RunConfig], dict[str, Any]]
@@ -58,6 +59,36 @@ class Forks:
     """the name of each fork's run folder by its remedy; "wait" is the run as it is"""
     skipped: dict[str, str]
     """by remedy, why it has no run"""
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Each fork that has ended: its remedy, its leap, counted from the fork, its last loss and accuracy."""
+        return [
+            (name, count(_since(outcome, self.step)), fixed(outcome.final_loss), fixed(outcome.final_accuracy))
+            for name, outcome in self._outcomes().items()
+        ]
+
+    def verdict(self) -> str:
+        """Which remedy leapt first. One fork of each is no proof, and it says so."""
+        found = self._outcomes()
+        waited = _since(found["wait"], self.step) if "wait" in found else None
+        leaps = {name: leap for name, one in found.items() if name != "wait" and (leap := _since(one, self.step)) is not None}
+        if not leaps and waited is None:
+            return "None of them helped: no remedy leapt."
+        if not leaps:
+            return f"Wait: it leaps by itself, after {waited:,} steps, and no remedy leaps."
+        first = min(leaps, key=lambda name: leaps[name])
+        if waited is not None and waited <= leaps[first]:
+            return f"Wait: it leaps by itself, after {waited:,} steps, and no remedy leaps sooner."
+        beside = "waiting has not" if waited is None else f"waiting after {waited:,}"
+        return f"{first} leaps first, after {leaps[first]:,} steps; {beside}. That is one run of each, so it is a hint."
+
+    def _outcomes(self) -> dict[str, Outcome]:
+        ended = {name: RunFolder(self.study.folder / folder).result() for name, folder in self.arms.items()}
+        return {name: outcome for name, outcome in ended.items() if outcome is not None}
+
+
+def _since(outcome: Outcome, step: int) -> int | None:
+    return None if outcome.eureka_step is None else outcome.eureka_step - step
 
 
 @dataclass(frozen=True, kw_only=True)
