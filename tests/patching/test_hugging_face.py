@@ -145,19 +145,35 @@ def test_an_implementation_with_masks_of_its_own_is_refused(implementation: str,
     assert "_eureka_slots" not in vars(it.model.bert.encoder.layer[0].attention.self)
 
 
-def test_a_soft_cap_is_refused_when_it_is_met() -> None:
-    config = transformers.Gemma2Config(
-        vocab_size=20,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        intermediate_size=16,
+def gemma2() -> Any:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
+    config = transformers.Gemma2Config(vocab_size=20, intermediate_size=16, attn_logit_softcapping=0.5, **sizes)
+    return transformers.Gemma2ForCausalLM(config)
+
+
+def gpt_oss() -> Any:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
+    config = transformers.GptOssConfig(
+        vocab_size=20, intermediate_size=16, num_local_experts=2, num_experts_per_tok=1, layer_types=["full_attention"], **sizes
     )
-    model = transformers.Gemma2ForCausalLM(config)
-    with eureka.patch(model, "softmax"), pytest.raises(RequestError, match="a soft cap on the logits"):
-        model(torch.randint(0, 20, (1, 4)))
+    return transformers.GptOssForCausalLM(config)
+
+
+@pytest.mark.parametrize(("make", "what"), [(gemma2, "a soft cap on its logits"), (gpt_oss, "attention sinks")])
+def test_a_soft_cap_and_attention_sinks_are_kept_and_refused_where_they_mean_nothing(make: Callable[[], Any], what: str) -> None:
+    torch.manual_seed(0)
+    model, ids = make().eval(), torch.randint(0, 20, (2, 6))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.5)
+    model.set_attn_implementation("eager")
+    plain = model(ids).logits
+    with eureka.patch(model, "softmax"):
+        torch.testing.assert_close(model(ids).logits, plain)
+    with eureka.patch(model, "norm_softmax"):
+        assert (model(ids).logits - plain).abs().max() > 1e-3
+    with pytest.raises(RequestError, match=f"has {what}, which Linear knows no meaning of"):
+        eureka.patch(model, "linear")
 
 
 def test_learned_operators_are_trained_and_saved_with_the_model(case: Callable[..., Any]) -> None:

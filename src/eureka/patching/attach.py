@@ -17,15 +17,17 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
+from eureka.patching.by_hand import ByHandSite
 from eureka.patching.hugging_face import HuggingFaceSite
 from eureka.patching.multihead import MultiheadSite
 from eureka.patching.sdpa import CallSite
+from eureka.patching.selfcheck import SelfCheck
 from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
 from eureka.patching.slot import SLOTS, AttentionCall, OperatorSlot, base_class, find_slot, slots, swapped_class, update_submodule
 
 __all__ = ["AttentionCall", "Found", "Layers", "OptimiserSteps", "Site", "attached", "detach_all", "find_sites", "select_sites"]
 
-MIXINS: dict[str, Any] = {"multihead": MultiheadSite, "hugging_face": HuggingFaceSite, "call": CallSite}
+MIXINS: dict[str, Any] = {"multihead": MultiheadSite, "hugging_face": HuggingFaceSite, "call": CallSite, "by_hand": ByHandSite}
 SWITCHES = "_eureka_switches"
 """The attribute of a module that holds what `_switch` changed: by attribute, the value before and the owners."""
 
@@ -36,10 +38,12 @@ def attached(
     *,
     operators: Sequence[Operator] | None = None,
     observer: Callable[[Site, AttentionCall], None] | None = None,
+    undo: Callable[[], None] | None = None,
 ) -> ExitStack:
     """Attach an operator to each site, on top of what is there, or an observer to all; closing the result detaches them.
 
-    It may be used in a `with` statement. If it is dropped without being closed, they stay attached.
+    It may be used in a `with` statement. If it is dropped without being closed, they stay attached. With `undo`, each site checks
+    its first call against the model's own code, and calls it if they differ.
     """
     owner = uuid.uuid4().hex
     with ExitStack() as stack:
@@ -48,6 +52,7 @@ def attached(
             slot = _open_slot(site)
             if operators is not None:
                 slot.operators.append((owner, operators[number]))
+                slot.check = SelfCheck(site.name, undo) if undo is not None and site.kind != "operator" else None
             if observer is not None:
                 slot.observers[owner] = partial(observer, site)
             update_submodule(site.module, site.submodule)

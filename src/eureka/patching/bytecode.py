@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import types
 from collections.abc import Iterator
@@ -101,7 +102,14 @@ def _of_library(function: types.FunctionType) -> bool:
 
 def _names(code: types.CodeType) -> set[str]:
     inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    own = {*code.co_names, "matmul"} if _has_matmul(code) else set(code.co_names)
+    return own.union(*map(_names, inner))
+
+
+@cache
+def _has_matmul(code: types.CodeType) -> bool:
+    """Whether it has the operator @."""
+    return any(step.opname == "BINARY_OP" and step.argrepr in ("@", "@=") for step in dis.get_instructions(code))
 
 
 def _aliases(function: types.FunctionType) -> set[str]:

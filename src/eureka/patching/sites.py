@@ -16,11 +16,11 @@ from torch import nn
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
-from eureka.patching.bytecode import read
+from eureka.patching.bytecode import Reading, read
 from eureka.patching.sdpa import FUNCTION, is_function
 from eureka.patching.slot import SUBMODULE, base_class
 
-Kind = Literal["operator", "multihead", "hugging_face", "call"]
+Kind = Literal["operator", "multihead", "hugging_face", "call", "by_hand"]
 
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 CALLED = (FUNCTION, "multi_head_attention_forward")
@@ -34,9 +34,29 @@ PACKAGES = (
     "_native_multi_head_attention",
 )
 """Kernels of other packages: they take no operator, and a model that uses them must not look patched."""
-PROJECTION = re.compile(
-    r"(to_|w_?|c_|in_)?(q|qkv|qk|kv|query|key|value|query_key_value|attn)(_?(proj|lin|linear|layer|net|weight))?$", re.I
+SOFTENING = ("softmax", "Softmax")
+MULTIPLYING = ("matmul", "bmm", "baddbmm", "einsum", "baddbmm_")
+UNFOLLOWED = {
+    "BigBirdBlockSparseAttention": "over blocks of keys",
+    "BigBirdPegasusBlockSparseAttention": "over blocks of keys",
+    "GroupViTAssignAttention": "over the queries",
+    "LEDEncoderSelfAttention": "over a sliding window",
+    "LongT5LocalAttention": "over blocks of keys",
+    "LongT5TransientGlobalAttention": "over blocks of keys",
+    "LongformerSelfAttention": "over a sliding window",
+    "PegasusXGlobalLocalAttention": "over blocks of keys",
+}
+"""Classes of transformers whose softmax is not one over q·k with the keys of a row side by side, and what it is over."""
+OTHER_SOFTMAX = (
+    *("EfficientAdditiveAttention", "MHAttentionMap", "CDMoE", "Indexer", "A3Module", "GRUCell", "RowAttentionPooling"),
+    *("PairWeightedAveraging", "SQuADHead"),
 )
+"""How the names of classes of transformers end that have a softmax, products and projections, but no attention by q·k."""
+PROJECTION = re.compile(
+    r"(.*_)?(q|k|v|qk|kv|qkv|query|key|value|queries|keys|values|att|attn|attention)(_.*|\d*)|in_proj.*|(query|key|value)layer",
+    re.I,
+)
+"""Names of submodules and parameters by which a module that projects to q, k and v is known."""
 SOFTMAX = re.compile(r"(?<![A-Za-z_])_?softmax\(|\.softmax\(")
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
 HEAD_DIM = ("head_dim", "attention_head_size", "key_value_proj_dim", "dim_head", "head_size")
@@ -163,6 +183,8 @@ def _sites_at(name: str, module: nn.Module, forced: bool) -> Iterator[Site]:
     held = any(is_function(value) for value in module.__dict__.values())
     if (forced or held or mentioned) and not pretrained:
         yield Site(0, name, "call", module, methods=_wrapped(cls, mentioned, forced or held))
+    elif not pretrained and is_written_out(module) and _unfollowed(cls) is None and not _package(reading):
+        yield Site(0, name, "by_hand", module, methods=_wrapped(cls, reading.mentioning(*SOFTENING), forward=True))
 
 
 def _wrapped(cls: Any, mentioned: tuple[str, ...], forward: bool) -> tuple[str, ...]:
@@ -181,16 +203,35 @@ def _missed(module: nn.Module) -> str | None:
     reading = read(cls)
     if any(base.__name__ == "PreTrainedModel" for base in cls.__mro__):
         return None
-    for package in PACKAGES:
-        if reading.mentioning(package):
-            return f"calls {package}, which takes no operator"
-    children = dict(module.named_children())
-    projects = any(PROJECTION.match(name) for name in children)
-    softens = bool(reading.mentioning("softmax", "Softmax")) or any(isinstance(c, nn.Softmax) for c in children.values())
-    if projects and softens and len(list(module.parameters())):
+    if (package := _package(reading)) is not None:
+        return f"calls {package}, which takes no operator"
+    if is_written_out(module) and (what := _unfollowed(cls)) is not None:
         where = by_hand(module)
-        return f"computes the softmax of attention by itself{f' ({where})' if where else ''}"
+        return f"computes the softmax of attention by itself{f' ({where})' if where else ''}, {what}"
     return None
+
+
+def is_written_out(module: nn.Module) -> bool:
+    """Whether the code of a module takes the softmax of a product: attention that is written out."""
+    cls, children = base_class(module), list(module.children())
+    reading = read(cls)
+    softens = bool(reading.mentioning(*SOFTENING)) or any(isinstance(child, nn.Softmax) for child in children)
+    if not softens or cls.__name__.endswith(OTHER_SOFTMAX) or not any(map(PROJECTION.fullmatch, _own_names(module))):
+        return False
+    return any(read(own).mentioning(*MULTIPLYING) for own in (cls, *(type(c) for c in children if not next(c.children(), None))))
+
+
+def _own_names(module: nn.Module) -> list[str]:
+    return [*dict(module.named_children()), *dict(module.named_parameters(recurse=False))]
+
+
+def _package(reading: Reading) -> str | None:
+    return next((package for package in PACKAGES if reading.mentioning(package)), None)
+
+
+def _unfollowed(cls: Any) -> str | None:
+    """What the softmax of a class is over, where `by_hand.Follower` cannot follow it; None if nothing is known."""
+    return next((UNFOLLOWED[base.__name__] for base in cls.__mro__ if base.__name__ in UNFOLLOWED), None)
 
 
 def by_hand(module: nn.Module) -> str | None:

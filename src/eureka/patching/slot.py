@@ -52,6 +52,8 @@ class OperatorSlot:
     operators: list[tuple[str, Operator]] = field(default_factory=list)
     """The last one is in force."""
     observers: dict[str, Observer] = field(default_factory=dict)
+    check: Any = None
+    """The `SelfCheck` that the next call does."""
     hook: Any = None
     """The forward hook that reports the calls of an operator which is the model's own submodule."""
 
@@ -65,7 +67,7 @@ class OperatorSlot:
         self.observers = {key: observer for key, observer in self.observers.items() if owner is not None and key != owner}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "observers": {}, "hook": None}  # copies of a model are not observed
+        return {**self.__dict__, "observers": {}, "hook": None, "check": None}  # copies of a model are not observed
 
 
 def slots(module: nn.Module) -> dict[str, OperatorSlot]:
