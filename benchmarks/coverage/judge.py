@@ -21,9 +21,9 @@ from eureka.patching.attach import attached, find_sites
 
 LARGEST = 60_000_000
 """Parameters; a model that is larger even when it is made small is left out."""
-PATIENCE = 6.0
-"""Seconds of processor time in which inputs are sought that a model takes."""
-VARIATIONS = ((8, True), (8, False), (1, False))
+PATIENCE = 3.0
+"""Seconds of processor time in which inputs are sought that a model takes, for each variation."""
+VARIATIONS = ((8, True), (8, False), (2, True), (1, False))
 """How much narrower, and whether pictures are made small too: the first that builds and runs is taken."""
 CLOSE = {torch.float64: 1e-5, torch.float32: 1e-3}
 """Relative to the largest number of a tensor; many models take their softmax in single precision."""
@@ -58,19 +58,28 @@ def classes(architecture: str) -> Iterator[Any]:
         module = importlib.import_module(f"transformers.models.{architecture}.{path.stem}")
         for name in getattr(module, "__all__", ()):
             found = getattr(module, name)
-            if inspect.isclass(found) and issubclass(found, transformers.PreTrainedModel) and found.__module__ == module.__name__:
-                if not name.endswith("PreTrainedModel") and found.config_class is not None:
-                    yield found
+            own = (
+                inspect.isclass(found) and issubclass(found, transformers.PreTrainedModel) and found.__module__ == module.__name__
+            )
+            if own and not name.endswith("PreTrainedModel") and found.config_class is not None:
+                yield found
 
 
 def judge(architecture: str, cls: Any) -> Verdict:
-    """Build, run, patch, compare, undo."""
+    """Build, run, patch, compare, undo; in double precision, and where that fails in single: some models mix the two."""
+    verdict = _judge(architecture, cls, (torch.float64, torch.float32))
+    if verdict.kind in ("late", "wrong"):
+        again = _judge(architecture, cls, (torch.float32,))
+        return again if again.kind == "exact" else verdict
+    return verdict
 
+
+def _judge(architecture: str, cls: Any, types: tuple[torch.dtype, ...]) -> Verdict:
     def verdict(kind: str, detail: object = "", sites: int = 0) -> Verdict:
         return Verdict(architecture, cls.__name__, kind, " ".join(str(detail).split())[:300], sites)
 
     try:
-        model, inputs, plain = built(cls)
+        model, inputs, plain = built(cls, types)
     except Exception as error:
         return verdict("unbuilt", error)
     if inputs is None:
@@ -96,21 +105,19 @@ def judge(architecture: str, cls: Any) -> Verdict:
     return verdict("exact", "", len(patched.sites))
 
 
-def built(cls: Any) -> tuple[Any, dict[str, Any] | None, Any]:
+def built(cls: Any, types: tuple[torch.dtype, ...] = (torch.float64, torch.float32)) -> tuple[Any, dict[str, Any] | None, Any]:
     """A small model, inputs that it takes, and what it gives; or no inputs, and the first error."""
     first: Exception | None = None
     model, failed = None, None
-    started = time.process_time()
     for narrower, pictures in VARIATIONS:
-        if model is not None and narrower == 1:
-            break  # it can be built narrower, and will not run wider
         try:
             model = make(cls, narrower, pictures=pictures)
         except Exception as error:
             first = first or error
             continue
+        started = time.process_time()
         for inputs in candidates(model):
-            for dtype in (torch.float64, torch.float32):
+            for dtype in types:
                 try:
                     given = {name: value.to(dtype) if _is_float(value) else value for name, value in inputs.items()}
                     return model.to(dtype), given, results(model, given)

@@ -47,6 +47,10 @@ def small(given: dict[str, Any], narrower: int = NARROWER, *, pictures: bool = T
 
 
 def _small(key: str, value: Any, narrower: int, pictures: bool) -> Any:
+    if key == "mrope_section" and isinstance(value, list):
+        return _sections(value, narrower)
+    if key == "rope_parameters" and isinstance(value, dict):
+        return {name: _small(name, one, narrower, pictures) if name == "mrope_section" else one for name, one in value.items()}
     if isinstance(value, dict):
         return small(value, narrower, pictures=pictures) if key.endswith("config") or "model_type" in value else value
     if isinstance(value, bool) or value is None:
@@ -83,6 +87,13 @@ def _smaller(key: str, value: int, narrower: int) -> int:
 
 def _narrow(value: int, narrower: int) -> int:
     return value // narrower if value >= 32 and value % narrower == 0 else value
+
+
+def _sections(value: list[int], narrower: int) -> list[int]:
+    """Sections of a rotary embedding, whose sum is that many times smaller."""
+    made = [max(1, one // narrower) for one in value]
+    made[-1] += sum(value) // narrower - sum(made)
+    return made
 
 
 def _shorten_lists(given: dict[str, Any], made: dict[str, Any]) -> None:

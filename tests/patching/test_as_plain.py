@@ -34,8 +34,8 @@ class Interface(nn.Module):
         self.query = nn.Linear(E, E)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q = self.query(x).unflatten(-1, (H, -1)).transpose(1, 2)
-        k = v = x.unflatten(-1, (H, -1)).transpose(1, 2)
+        q, k = (one.reshape(*one.shape[:2], H, E // H).transpose(1, 2) for one in (self.query(x), x))
+        v = k
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         mixed: Tensor = attend(self, q, k, v, mask)[0]
         return mixed
@@ -58,7 +58,7 @@ def test_a_row_that_sees_no_key_gets_the_mean_under_eager_attention_as_in_the_pl
     wanted = model(x, mask)
     with eureka.patch(model, fix):
         found = model(x, mask)
-    torch.testing.assert_close(found[1, 2], x[1].mean(dim=0).unflatten(-1, (H, -1)))
+    torch.testing.assert_close(found[1, 2], x[1].mean(dim=0).reshape(H, -1))
     torch.testing.assert_close(found[1, 2], wanted[1, 2])
     if fix == "softmax":
         torch.testing.assert_close(found, wanted)
@@ -120,7 +120,8 @@ def written_out() -> nn.Module:
 
         def forward(self, x: Tensor) -> Tensor:
             q, k, v = self.qkv(x).chunk(3, dim=-1)
-            return (q @ k.transpose(-1, -2)).softmax(-1) @ v
+            weights: Tensor = (q @ k.transpose(-1, -2)).softmax(-1)
+            return weights @ v
 
     return WrittenOut()
 

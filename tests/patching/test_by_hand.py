@@ -33,7 +33,8 @@ class Base(nn.Module):
 class Plain(Base):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.heads(x)
-        return ((q @ k.transpose(-2, -1) / D**0.5).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        weights: Tensor = (q @ k.transpose(-2, -1) / D**0.5).softmax(-1)
+        return (weights @ v).transpose(1, 2).flatten(2)
 
 
 class Masked(Base):
@@ -75,7 +76,8 @@ class Capped(Base):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.heads(x)
-        return ((q @ k.transpose(-2, -1) / D**0.5).tanh().softmax(-1) @ v).transpose(1, 2).flatten(2)
+        weights: Tensor = (q @ k.transpose(-2, -1) / D**0.5).tanh().softmax(-1)
+        return (weights @ v).transpose(1, 2).flatten(2)
 
 
 FOLLOWED = [Plain, Masked, InPlace, Einsum]

@@ -104,6 +104,22 @@ def test_attention_weights_that_are_asked_for_are_those_of_the_operator(case: Ca
     assert (shown[0] - plain[0]).abs().max() > 1e-2
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bart", "vit"])
+def test_attention_weights_under_eager_attention_are_returned_and_are_in_the_graph(family: str, case: Callable[..., Any]) -> None:
+    it = case(family)
+    it.model.set_attn_implementation("eager")
+    plain = it.model(**it.inputs, output_attentions=True)
+    with eureka.patch(it.model, "softmax"):
+        found = it.model(**it.inputs, output_attentions=True)
+    name = "decoder_attentions" if family == "bart" else "attentions"
+    assert len(found[name]) == len(plain[name]) > 0
+    for one, other in zip(found[name], plain[name], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    found[name][0].retain_grad()
+    found.logits.sum().backward()
+    assert found[name][0].grad is not None
+
+
 def test_another_model_made_from_the_same_config_is_left_alone(case: Callable[..., Any]) -> None:
     it = case("bert")
     other = type(it.model)(it.model.config)

@@ -13,7 +13,7 @@ from eureka.attention.mask import Mask
 
 @dataclass(frozen=True, eq=False)
 class Extras:
-    """A soft cap c, by which a logit a becomes c·tanh(a / c), and sinks: a logit for each head that takes weight and gives nothing."""
+    """A soft cap c, by which a logit a becomes c·tanh(a / c), and sinks: for each head a logit without a value."""
 
     softcap: float | None = None
     sinks: Tensor | None = None

@@ -113,6 +113,8 @@ class SoftmaxFamily(Operator):
 
     def short(self, q: Tensor, k: Tensor, mask: Mask) -> bool:
         """Whether the explicit weights are faster here than the fused kernel."""
+        if torch.compiler.is_compiling():
+            return False  # a limit would make a graph for each side of it
         weights = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
         learning = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
         return learning and weights >= BATCHED and max(q.shape[2], k.shape[2]) <= SHORT

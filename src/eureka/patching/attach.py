@@ -23,7 +23,17 @@ from eureka.patching.multihead import MultiheadSite
 from eureka.patching.sdpa import CallSite
 from eureka.patching.selfcheck import SelfCheck
 from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
-from eureka.patching.slot import SLOTS, AttentionCall, OperatorSlot, base_class, find_slot, slots, swapped_class, update_submodule
+from eureka.patching.slot import (
+    LOCK,
+    SLOTS,
+    AttentionCall,
+    OperatorSlot,
+    base_class,
+    find_slot,
+    slots,
+    swapped_class,
+    update_submodule,
+)
 
 __all__ = ["AttentionCall", "Found", "Layers", "OptimiserSteps", "Site", "attached", "detach_all", "find_sites", "select_sites"]
 
@@ -46,7 +56,7 @@ def attached(
     its first call against the model's own code, and calls it if they differ.
     """
     owner = uuid.uuid4().hex
-    with ExitStack() as stack:
+    with LOCK, ExitStack() as stack:
         stack.callback(_detach_owner, model, sites, owner)
         for number, site in enumerate(sites):
             slot = _open_slot(site)
@@ -63,19 +73,21 @@ def attached(
 def detach_all(model: nn.Module) -> int:
     """Detach everything from a model, whoever attached it; how many sites were freed."""
     count = 0
-    for module in list(model.modules()):
-        for name in list(module.__dict__.get(SLOTS, {})):
-            _detach(module, name, None)
-            count += 1
-        _switch_back(module, None)
+    with LOCK:
+        for module in list(model.modules()):
+            for name in list(module.__dict__.get(SLOTS, {})):
+                _detach(module, name, None)
+                count += 1
+            _switch_back(module, None)
     return count
 
 
 def _detach_owner(model: nn.Module, sites: Sequence[Site], owner: str) -> None:
-    for site in sites:
-        _detach(site.module, site.submodule, owner)
-    for module in model.modules():
-        _switch_back(module, owner)
+    with LOCK:
+        for site in sites:
+            _detach(site.module, site.submodule, owner)
+        for module in model.modules():
+            _switch_back(module, owner)
 
 
 def _detach(module: nn.Module, name: str, owner: str | None) -> None:

@@ -1,7 +1,7 @@
 """Modules that write attention out: q·k, a scale, masks, softmax, and the product with v.
 
-While such a module runs, its torch functions pass through `Follower`. It follows each product of two tensors through what is done
-to it, and when a softmax over the last dimension meets one, q, k and the scale are known, and what was added is what is left over:
+While such a module runs, its torch functions pass through `Follower`. It follows each product of two tensors through what is
+done to it. When a softmax over the last dimension meets one, q, k and the scale are known, and what was added is what is left:
 
     logits = scale·q·k + rest
 
@@ -45,7 +45,7 @@ def _run(module: nn.Module, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     function = getattr(base_class(module), name)
     if frame is not None and frame.module is module:  # one wrapped method called another
         return function(module, *args, **kwargs)
-    with running(module, takes_calls=False), Follower(module):
+    with running(module, takes_calls=False, idle=True), Follower(module):
         return function(module, *args, **kwargs)
 
 
@@ -91,7 +91,7 @@ class Follower(TorchFunctionMode):
 
     def __exit__(self, *error: Any) -> None:
         self._products.clear()
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def _of(self, value: Any) -> Product | None:
         held = self._products.get(id(value)) if isinstance(value, Tensor) else None
@@ -108,12 +108,15 @@ class Follower(TorchFunctionMode):
             left, right = (_argument(args, kwargs, number, f"batch{number}") for number in (1, 2))
             scale, bare = float(kwargs.get("alpha", 1.0)), kwargs.get("beta", 1.0) == 0
         elif func is torch.einsum:
-            if (pair := as_product(args, result)) is None:
+            if (pair := as_product(args)) is None:
                 return
             left, right = pair
         else:
             left, right = _argument(args, kwargs, 0, "input"), _argument(args, kwargs, 1, "mat2" if func in BMM else "other")
         if isinstance(left, Tensor) and isinstance(right, Tensor) and min(left.dim(), right.dim(), result.dim()) >= 3:
+            frame = current()
+            assert frame is not None
+            frame.idle = False
             lead = tuple(result.shape[:-2])
             self._keep(result, Product(left, right.transpose(-1, -2), lead, scale, bare))
 
@@ -142,7 +145,7 @@ class Follower(TorchFunctionMode):
         product, frame = self._of(logits), current()
         assert frame is not None
         if product is None or not _is_last(args, kwargs) or logits.shape[-2:] != (product.q.shape[-2], product.k.shape[-2]):
-            frame.missed = frame.missed or logits.dim() >= 3
+            frame.missed = frame.missed or product is not None or (_is_last(args, kwargs) and logits.dim() >= 3)
             return func(*args, **kwargs)
         frame.reached = True
         if 0 in logits.shape:

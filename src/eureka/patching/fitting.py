@@ -17,11 +17,13 @@ def check_operator(site: Site, operator: Operator) -> None:
     what = extras_of(site.module) if site.kind == "hugging_face" else None
     if what is not None and not isinstance(operator, SoftmaxFamily):
         raise RequestError(
-            f"{site.name} has {what}, which {type(operator).__name__} knows no meaning of: only operators of the softmax family do."
+            f"{site.name} has {what}, which {type(operator).__name__} knows no meaning of:"
+            " only operators of the softmax family do."
         )
     if site.kind == "by_hand" and operator.needs_values:
         raise RequestError(
-            f"{site.name} writes its softmax out, where {type(operator).__name__} cannot reach its values; leave it out with layers=…."
+            f"{site.name} writes its softmax out, where {type(operator).__name__} cannot reach its values;"
+            " leave it out with layers=…."
         )
 
 

@@ -138,7 +138,7 @@ def _parts(
     is_causal: bool | None,
     position_bias: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Mask]:
-    """As in transformers' own sdpa function, the module's causal flag counts if there is no mask; eager attention knows no flag."""
+    """As in transformers' own sdpa function, the module's causal flag counts if there is no mask; in its eager one, never."""
     queries, keys = q.shape[2], k.shape[2]
     if mask is not None and mask.dim() != 4:
         raise RequestError(

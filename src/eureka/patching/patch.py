@@ -15,6 +15,7 @@ from eureka.errors import RequestError
 from eureka.patching.attach import OptimiserSteps, attached, detach_all
 from eureka.patching.fitting import check_operator
 from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
+from eureka.patching.slot import LOCK
 
 Fix = str | Operator | type[Operator] | Callable[[Site], "str | Operator"]
 
@@ -53,11 +54,12 @@ def patch(
     """
     if not isinstance(model, nn.Module):
         raise RequestError(f"a torch.nn.Module is patched, not {type(model).__name__}.")
-    found = find_sites(model, tuple(sites))
-    chosen = _fixes_by_site(model, found, operator, layers)
     make = _maker(settings, total_steps)
-    _check_nesting(found, [site for site, _ in chosen])
-    return Patched(model, [(site, make(fix, site)) for site, fix in chosen], follow=follow, check=check)
+    with LOCK:
+        found = find_sites(model, tuple(sites))
+        chosen = _fixes_by_site(model, found, operator, layers)
+        _check_nesting(found, [site for site, _ in chosen])
+        return Patched(model, [(site, make(fix, site)) for site, fix in chosen], follow=follow, check=check)
 
 
 def unpatch(model: nn.Module) -> int:
@@ -82,10 +84,11 @@ class Patched:
 
     def undo(self) -> None:
         """Put back what was there; patches made before or after this one stay as they are."""
-        if self.active:
-            self.active = False
-            self.steps.close()
-            self._attached.close()
+        with LOCK:
+            if self.active:
+                self.active = False
+                self.steps.close()
+                self._attached.close()
 
     def step(self) -> None:
         """Count a training step. Needed only where schedules cannot follow the optimiser by themselves."""

@@ -46,6 +46,8 @@ class Frame:
     """Whether it has called its operator."""
     missed: bool = False
     """Whether it took a softmax that could not be swapped."""
+    idle: bool = False
+    """Whether it is known to have attended to nothing so far: no product of two tensors was made."""
 
 
 class _Local(threading.local):
@@ -62,24 +64,26 @@ def current() -> Frame | None:
 
 
 @contextmanager
-def running(module: nn.Module, *, takes_calls: bool) -> Iterator[None]:
+def running(module: nn.Module, *, takes_calls: bool, idle: bool = False) -> Iterator[None]:
     """Mark a patched module as running; it is an error if it ends without a call of its operator: the patch had no effect.
 
     Where it is only observed, nothing is lost: the observer sees no call.
     """
-    frame = Frame(module, takes_calls)
+    frame = Frame(module, takes_calls, idle=idle)
     _local.frames.append(frame)
     try:
         yield
     finally:
         _local.frames.pop()
-    if (frame.reached and not frame.missed) or not any(isinstance(child, Operator) for child in module.children()):
+    if ((frame.reached or frame.idle) and not frame.missed) or not any(
+        isinstance(child, Operator) for child in module.children()
+    ):
         return
     if (check := due(module, SUBMODULE)) is not None:
         check.undo()
-    what = "made an attention call that could not be swapped" if frame.reached else "made no attention call that could be swapped"
+    what = "an attention call that could not be swapped" if frame.reached else "no attention call that could be swapped"
     raise WorkError(
-        f"{type(module).__name__} was patched, but this call of it {what}: it computes attention in a way of its own here."
+        f"{type(module).__name__} was patched, but this call of it made {what}: it computes attention in a way of its own here."
         " Leave it out with layers=…, or make it call F.scaled_dot_product_attention."
     )
 
@@ -199,7 +203,8 @@ def detour(
         if not _understood(query, key, value, attn_mask, is_causal):
             plain()  # raises what the function raises
             raise RequestError("a patched scaled_dot_product_attention takes a boolean or float mask, or is_causal=True.")
-        shape = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3]) + query.shape[max(0, query.dim() - 3) : -1]
+        lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])  # type: ignore[no-untyped-call]
+        shape = lead + query.shape[max(0, query.dim() - 3) : -1]
         q, k, v = same_batch(*(_four(x, shape) for x in (query, key, value)))
         mask = None if attn_mask is None else _four(_aligned(attn_mask, query, shape), None)
         q, kind = rescaled(q, scale), mask_of(mask, is_causal)

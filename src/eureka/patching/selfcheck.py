@@ -35,7 +35,8 @@ def due(module: nn.Module, name: str) -> SelfCheck | None:
         return None
     if torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing():
         return None
-    return slot.check
+    check: SelfCheck = slot.check
+    return check
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from eureka.attention.operator import Operator
 from eureka.errors import RequestError
 from eureka.patching.bytecode import Reading, read
 from eureka.patching.sdpa import FUNCTION, is_function
-from eureka.patching.slot import SUBMODULE, base_class
+from eureka.patching.slot import LOCK, SUBMODULE, base_class
 
 Kind = Literal["operator", "multihead", "hugging_face", "call", "by_hand"]
 
@@ -39,11 +39,13 @@ MULTIPLYING = ("matmul", "bmm", "baddbmm", "einsum", "baddbmm_")
 UNFOLLOWED = {
     "BigBirdBlockSparseAttention": "over blocks of keys",
     "BigBirdPegasusBlockSparseAttention": "over blocks of keys",
+    "GroundingDinoBiMultiHeadAttention": "in both directions at once",
     "GroupViTAssignAttention": "over the queries",
     "LEDEncoderSelfAttention": "over a sliding window",
     "LongT5LocalAttention": "over blocks of keys",
     "LongT5TransientGlobalAttention": "over blocks of keys",
     "LongformerSelfAttention": "over a sliding window",
+    "MMGroundingDinoBiMultiHeadAttention": "in both directions at once",
     "PegasusXGlobalLocalAttention": "over blocks of keys",
 }
 """Classes of transformers whose softmax is not one over q·k with the keys of a row side by side, and what it is over."""
@@ -115,8 +117,16 @@ class Found:
     """The number of modules that were searched."""
 
 
-def find_sites(model: nn.Module, also: tuple[str, ...] = ()) -> Found:
-    """All sites of a model in the order of its modules; `also` names modules that are sites although their code hides it."""
+def find_sites(model: nn.Module, also: tuple[str, ...] = (), *, written_out: bool = True) -> Found:
+    """All sites of a model in the order of its modules; `also` names modules that are sites although their code hides it.
+
+    Where attention is written out, v is not known; who needs it asks without `written_out`, and finds these among the refused.
+    """
+    with LOCK:
+        return _find_sites(model, also, written_out)
+
+
+def _find_sites(model: nn.Module, also: tuple[str, ...], written_out: bool) -> Found:
     named = dict(model.named_modules())
     for name in also:
         if name not in named:
@@ -127,6 +137,9 @@ def find_sites(model: nn.Module, also: tuple[str, ...] = ()) -> Found:
         if isinstance(module, Operator):
             continue
         found = list(_sites_at(name, module, name in also))
+        if not written_out and found and found[0].kind == "by_hand":
+            refused.append((name or type(module).__name__, _softmax_of(module)))
+            continue
         sites += found
         if not found and (reason := _missed(module)):
             refused.append((name or type(module).__name__, reason))
@@ -206,9 +219,13 @@ def _missed(module: nn.Module) -> str | None:
     if (package := _package(reading)) is not None:
         return f"calls {package}, which takes no operator"
     if is_written_out(module) and (what := _unfollowed(cls)) is not None:
-        where = by_hand(module)
-        return f"computes the softmax of attention by itself{f' ({where})' if where else ''}, {what}"
+        return f"{_softmax_of(module)}, {what}"
     return None
+
+
+def _softmax_of(module: nn.Module) -> str:
+    where = by_hand(module)
+    return f"computes the softmax of attention by itself{f' ({where})' if where else ''}"
 
 
 def is_written_out(module: nn.Module) -> bool:

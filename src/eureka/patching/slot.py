@@ -6,6 +6,7 @@ model with operators of its own.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -18,6 +19,8 @@ from eureka.attention.checks import checked
 from eureka.attention.mask import Mask
 from eureka.attention.operator import Operator
 
+LOCK = threading.RLock()
+"""Held while a model is searched or changed: threads that patch and undo one model wait for each other."""
 SUBMODULE = "eureka_operator"
 """The name of the submodule that holds the operator of a swapped module."""
 SLOTS = "_eureka_slots"
