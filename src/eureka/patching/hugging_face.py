@@ -95,6 +95,8 @@ def attend(
         return own()
     if operator is not None and kwargs.get("cache") is not None:
         raise RequestError(f"{type(module).__name__} uses a paged cache, which no operator here knows.")
+    if operator is None and not _is_known(attention_mask):
+        return own()  # only observed, and the implementation was changed meanwhile
     q, k, v, mask = _parts(module, query, key, value, attention_mask, is_causal, position_bias)
     q = rescaled(q, scaling)
     observe(module, SUBMODULE, q, k, v, mask, operator)
@@ -129,6 +131,10 @@ def _wants_weights(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     return recorded is not None and any("attentions" in name for name in recorded)
 
 
+def _is_known(mask: Tensor | None) -> bool:
+    return mask is None or (isinstance(mask, Tensor) and mask.dim() == 4)
+
+
 def _parts(
     module: nn.Module,
     q: Tensor,
@@ -140,10 +146,10 @@ def _parts(
 ) -> tuple[Tensor, Tensor, Tensor, Mask]:
     """As in transformers' own sdpa function, the module's causal flag counts if there is no mask; in its eager one, never."""
     queries, keys = q.shape[2], k.shape[2]
-    if mask is not None and mask.dim() != 4:
+    if not _is_known(mask):
+        what = f"of shape {tuple(mask.shape)}, made for flash attention" if isinstance(mask, Tensor) else "made for flex attention"
         raise RequestError(
-            f"{type(module).__name__} was given a mask of shape {tuple(mask.shape)}, made for flash attention;"
-            " call model.set_attn_implementation('sdpa') first."
+            f"{type(module).__name__} was given a mask {what}; call model.set_attn_implementation('sdpa') before it runs."
         )
     q, k, v = same_batch(q, k, v)
     causal = False

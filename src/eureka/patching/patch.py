@@ -43,6 +43,10 @@ def patch(
     check        compare the first call at each site, with plain softmax, with the model's own code; if they differ, the patch
                  is undone and an error names the site. Compiled calls are not compared
 
+    Parameters of an operator are saved with the model's own. `from_pretrained` makes a model without them: patch that model and
+    call its `load_state_dict`. peft freezes what is there when it wraps a model: patch after it, or pass `patched.parameters()`
+    to the optimiser.
+
     A query that sees no key gets what it gets in the plain model: zeros where the mask is boolean, the mean of all values where
     finite numbers hide the keys, as in eager attention of Hugging Face. Where plain attention gives NaN it gets zeros.
 

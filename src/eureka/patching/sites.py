@@ -16,7 +16,7 @@ from torch import nn
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
-from eureka.patching.bytecode import Reading, read
+from eureka.patching.bytecode import read
 from eureka.patching.sdpa import FUNCTION, is_function
 from eureka.patching.slot import LOCK, SUBMODULE, base_class
 
@@ -194,9 +194,10 @@ def _sites_at(name: str, module: nn.Module, forced: bool) -> Iterator[Site]:
         return
     mentioned = reading.mentioning(*CALLED)
     held = any(is_function(value) for value in module.__dict__.values())
+    held = held or any(read(helper).mentioning(*CALLED) for helper in _helpers(module))
     if (forced or held or mentioned) and not pretrained:
         yield Site(0, name, "call", module, methods=_wrapped(cls, mentioned, forced or held))
-    elif not pretrained and is_written_out(module) and _unfollowed(cls) is None and not _package(reading):
+    elif not pretrained and is_written_out(module) and _unfollowed(cls) is None and not _package(module):
         yield Site(0, name, "by_hand", module, methods=_wrapped(cls, reading.mentioning(*SOFTENING), forward=True))
 
 
@@ -213,10 +214,9 @@ def _missed(module: nn.Module) -> str | None:
         return "attends in code compiled by torch.jit, which takes no operator" if "softmax" in _graph(module) else None
     if cls.__module__.startswith("torch."):
         return None
-    reading = read(cls)
     if any(base.__name__ == "PreTrainedModel" for base in cls.__mro__):
         return None
-    if (package := _package(reading)) is not None:
+    if (package := _package(module)) is not None:
         return f"calls {package}, which takes no operator"
     if is_written_out(module) and (what := _unfollowed(cls)) is not None:
         return f"{_softmax_of(module)}, {what}"
@@ -242,8 +242,19 @@ def _own_names(module: nn.Module) -> list[str]:
     return [*dict(module.named_children()), *dict(module.named_parameters(recurse=False))]
 
 
-def _package(reading: Reading) -> str | None:
-    return next((package for package in PACKAGES if reading.mentioning(package)), None)
+def _package(module: nn.Module) -> str | None:
+    """The kernel of another package that a module calls; methods that only choose one, as those of diffusers, do not count."""
+    for reading in (read(base_class(module)), *map(read, _helpers(module))):
+        for package in PACKAGES:
+            if any(not method.startswith(("set_", "enable_", "disable_")) for method in reading.mentioning(package)):
+                return package
+    return None
+
+
+def _helpers(module: nn.Module) -> list[Any]:
+    """The classes of objects that a module holds and calls in its place, such as the processors of diffusers."""
+    kinds = (type(value) for value in module.__dict__.values() if callable(value) and not isinstance(value, (nn.Module, type)))
+    return [kind for kind in kinds if "__call__" in vars(kind) and not kind.__module__.startswith(("torch", "builtins", "functools"))]
 
 
 def _unfollowed(cls: Any) -> str | None:
