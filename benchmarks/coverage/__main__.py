@@ -1,4 +1,4 @@
-"""``python -m benchmarks.coverage [NAME…] [--out docs/coverage.md] [--json FILE]``"""
+"""``python -m benchmarks.coverage [NAME…] [--first] [--json FILE] [--page docs/coverage.md]``"""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import multiprocessing
 import resource
 import signal
 import warnings
-from collections.abc import Sequence
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,8 +16,11 @@ import typer
 
 from benchmarks.command import start
 from benchmarks.coverage.judge import Verdict, architectures, classes, judge
+from benchmarks.coverage.page import JUDGED
+from benchmarks.coverage.page import page as page_of
 
-JUDGED = ("exact", "shown", "refused", "late", "wrong")
+FEW = 4
+"""Classes of an architecture that are tried, where one that runs is enough."""
 SECONDS, GIGABYTES = 60, 8
 """For one class, and for the process of an architecture."""
 
@@ -26,12 +28,15 @@ SECONDS, GIGABYTES = 60, 8
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="Architectures; all by default.")] = None,
     first: Annotated[bool, typer.Option(help="Only the first class of an architecture that runs.")] = False,
-    json: Annotated[Path | None, typer.Option(help="Write every verdict into this file, a line each.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Add every verdict to this file, a line each; what is there is not run.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the verdicts as a page.")] = None,
 ) -> None:
     """Patch every small model of transformers with plain softmax, and compare it with itself."""
     import transformers
 
-    transformers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     warnings.filterwarnings("ignore")
     verdicts = read(json) if json is not None and json.exists() else []
     done = {one.architecture for one in verdicts}
@@ -43,6 +48,8 @@ def main(
             if json is not None:
                 with json.open("a", encoding="utf-8") as file:
                     file.write(js.dumps(asdict(one)) + "\n")
+    if page is not None:
+        page.write_text(page_of(verdicts, transformers.__version__), encoding="utf-8")
 
 
 def read(path: Path) -> list[Verdict]:
@@ -77,6 +84,8 @@ def _work(name: str, out: Connection, first: bool) -> None:
     except Exception as error:
         out.send(Verdict(name, "?", "unbuilt", repr(error)[:200]))
         return
+    if first:  # the plainest names first, and no more than a few
+        found = sorted(found, key=lambda cls: (not cls.__name__.endswith("Model"), len(cls.__name__)))[:FEW]
     for cls in found:
         signal.alarm(SECONDS)
         try:
@@ -92,10 +101,6 @@ def _work(name: str, out: Connection, first: bool) -> None:
 
 def _too_long(*_: Any) -> None:
     raise TimeoutError(f"it took more than {SECONDS} s")
-
-
-def table(verdicts: Sequence[Verdict]) -> str:
-    return ""
 
 
 if __name__ == "__main__":

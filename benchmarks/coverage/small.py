@@ -14,7 +14,7 @@ KEPT = ("num_conv", "num_feat", "num_lstm", "num_query_pool", "insert_layer", "n
 """Names that look like a number of layers and are none."""
 WIDE = re.compile(
     r".*(hidden|intermediate|embed|embedding|embd|projection|proj|ffn|mlp|model|kv|ff|inner|head|output|query|codebook|feature"
-    r"|latent|codevector|out_hidden)_?(size|dim|width|inner)$|head_dim|d_model|d_kv|d_ff|d_inner|n_embd|n_inner|hidden|dim|width"
+    r"|latent|codevector|out_hidden)_?(size|dim|width|inner)$|head_dim|d_model|d_head|d_kv|d_ff|d_inner|n_embd|n_inner|hidden|dim|width"
     r"|(encoder|decoder)_ffn_dim|.*_lora_rank|dim_head|attention_head_size|embed_dim_per_stage|hidden_sizes|emb_dim|out_channels"
     r"|.*moe_intermediate_size|mlp_dim|dim_model|dim_ff|.*_hidden_sizes|query_pre_attn_scalar|rotary_dim"
 )

@@ -121,7 +121,8 @@ def written_out() -> nn.Module:
         def forward(self, x: Tensor) -> Tensor:
             q, k, v = self.qkv(x).chunk(3, dim=-1)
             weights: Tensor = (q @ k.transpose(-1, -2)).softmax(-1)
-            return weights @ v
+            mixed: Tensor = weights @ v
+            return mixed
 
     return WrittenOut()
 

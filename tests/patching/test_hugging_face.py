@@ -209,5 +209,5 @@ def test_learned_operators_are_trained_and_saved_with_the_model(case: Callable[.
 def test_an_implementation_that_is_set_after_patching_is_refused_in_one_sentence(case: Callable[..., Any]) -> None:
     it = case("bert", "right")
     layer = it.model.bert.encoder.layer[0].attention.self
-    with eureka.patch(it.model, "norm_softmax"), pytest.raises(RequestError, match="made for flex attention.*'sdpa'"):
+    with eureka.patch(it.model, "norm_softmax"), pytest.raises(RequestError, match=r"made for flex attention.*'sdpa'"):
         layer(torch.randn(3, 9, 16).double(), attention_mask=object())

@@ -391,7 +391,7 @@ class WithProcessor(Base):
         self.processor = Processor()
 
     def set_use_memory_efficient_attention(self) -> None:
-        self.kernel = "memory_efficient_attention" if flash_attn_func else None
+        self.kernel = flash_attn_func
 
     def forward(self, x: Tensor) -> Tensor:
         return self.processor(self, x)

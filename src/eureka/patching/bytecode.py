@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+BINARY, MATMUL = dis.opmap["BINARY_OP"], (4, 17)
+"""The instruction of binary operators, and its arguments for @ and @=."""
 LIBRARIES = ("torch", "transformers", "numpy")
 """Packages whose functions are not followed: those that matter here are recognised by name."""
 
@@ -109,7 +111,7 @@ def _names(code: types.CodeType) -> set[str]:
 @cache
 def _has_matmul(code: types.CodeType) -> bool:
     """Whether it has the operator @."""
-    return any(step.opname == "BINARY_OP" and step.argrepr in ("@", "@=") for step in dis.get_instructions(code))
+    return any(step == BINARY and which in MATMUL for step, which in zip(code.co_code[::2], code.co_code[1::2], strict=True))
 
 
 def _aliases(function: types.FunctionType) -> set[str]:

@@ -147,7 +147,9 @@ def _parts(
     """As in transformers' own sdpa function, the module's causal flag counts if there is no mask; in its eager one, never."""
     queries, keys = q.shape[2], k.shape[2]
     if not _is_known(mask):
-        what = f"of shape {tuple(mask.shape)}, made for flash attention" if isinstance(mask, Tensor) else "made for flex attention"
+        what = (
+            f"of shape {tuple(mask.shape)}, made for flash attention" if isinstance(mask, Tensor) else "made for flex attention"
+        )
         raise RequestError(
             f"{type(module).__name__} was given a mask {what}; call model.set_attn_implementation('sdpa') before it runs."
         )

@@ -55,7 +55,7 @@ OTHER_SOFTMAX = (
 )
 """How the names of classes of transformers end that have a softmax, products and projections, but no attention by q·k."""
 PROJECTION = re.compile(
-    r"(.*_)?(q|k|v|qk|kv|qkv|query|key|value|queries|keys|values|att|attn|attention)(_.*|\d*)|in_proj.*|(query|key|value)layer",
+    r"(.*_)?w?(q|k|v|qk|kv|qkv|query|key|value|queries|keys|values|att|attn|attention)(_.*|\d*)|in_proj.*|(query|key|value)layer",
     re.I,
 )
 """Names of submodules and parameters by which a module that projects to q, k and v is known."""
@@ -254,7 +254,9 @@ def _package(module: nn.Module) -> str | None:
 def _helpers(module: nn.Module) -> list[Any]:
     """The classes of objects that a module holds and calls in its place, such as the processors of diffusers."""
     kinds = (type(value) for value in module.__dict__.values() if callable(value) and not isinstance(value, (nn.Module, type)))
-    return [kind for kind in kinds if "__call__" in vars(kind) and not kind.__module__.startswith(("torch", "builtins", "functools"))]
+    return [
+        kind for kind in kinds if "__call__" in vars(kind) and not kind.__module__.startswith(("torch", "builtins", "functools"))
+    ]
 
 
 def _unfollowed(cls: Any) -> str | None:
