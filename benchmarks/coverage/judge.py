@@ -46,7 +46,7 @@ def architectures() -> list[str]:
     import transformers
 
     folder = Path(transformers.__file__).parent / "models"
-    return sorted({path.parent.name for path in folder.glob("*/modeling_*.py")})
+    return sorted({path.parent.name for path in folder.glob("*/modeling_*.py")} - {"auto"})
 
 
 def classes(architecture: str) -> Iterator[Any]:

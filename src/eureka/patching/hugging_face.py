@@ -84,7 +84,7 @@ def attend(
     """The function that AttentionInterface calls: (B, H, Q, D), (B, Hk, K, D) → (B, Q, H, D), and the weights if wanted."""
     operator: Operator | None = getattr(module, SUBMODULE, None)
 
-    def own(dropout: float = dropout) -> tuple[Tensor, Tensor | None]:
+    def own(dropout: float = dropout, kwargs: dict[str, Any] = kwargs) -> tuple[Tensor, Tensor | None]:
         given = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal, "position_bias": position_bias}
         known = {name: argument for name, argument in given.items() if argument is not None}
         return own_function(module)(module, query, key, value, attention_mask, **known, **kwargs)  # type: ignore[no-any-return]
@@ -104,7 +104,8 @@ def attend(
         return own()
     extras = Extras(kwargs.get("softcap"), kwargs.get("s_aux"))
     if due(module, SUBMODULE) is not None:
-        verify(module, SUBMODULE, lambda: own(0.0)[0], lambda: _mixed(PLAIN, q, k, v, mask, 0.0, extras, wanted=False)[0])
+        quiet = {name: value for name, value in kwargs.items() if name != "output_attentions"}
+        verify(module, SUBMODULE, lambda: own(0.0, quiet)[0], lambda: _mixed(PLAIN, q, k, v, mask, 0.0, extras, wanted=False)[0])
     return _mixed(operator, q, k, v, mask, dropout, extras, wanted=_wants_weights(module, kwargs))
 
 
