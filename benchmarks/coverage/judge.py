@@ -93,9 +93,13 @@ def _judge(architecture: str, cls: Any, types: tuple[torch.dtype, ...]) -> Verdi
     try:
         found = results(model, inputs)
     except Exception as error:
-        return verdict("late", repr(error), len(patched.sites))
-    finally:
         patched.undo()
+        try:
+            results(model, inputs)
+        except Exception as own:
+            return verdict("unrun", own)  # a second time it does not run without a patch either
+        return verdict("late", repr(error), len(patched.sites))
+    patched.undo()
     again = results(model, inputs)
     if not _same(plain, again):
         return verdict("random" if _same(again, results(model, inputs)) is False else "wrong", "the undone model is another one")

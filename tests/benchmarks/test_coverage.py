@@ -36,6 +36,7 @@ SAMPLE = {
     "gpt_neox": "GPTNeoXModel",
     "gptj": "GPTJModel",
     "imagegpt": "ImageGPTModel",
+    "lilt": "LiltModel",
     "llama": "LlamaModel",
     "mistral": "MistralModel",
     "mpnet": "MPNetModel",

@@ -11,6 +11,7 @@ The weights of the operator are returned in place of that softmax; dropout and t
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -70,7 +71,7 @@ class Follower(TorchFunctionMode):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self._module = module
-        self._products: dict[int, tuple[Tensor, Product]] = {}
+        self._products: dict[int, tuple[Callable[[], Tensor | None], Product]] = {}
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -81,7 +82,7 @@ class Follower(TorchFunctionMode):
             return func(*args, **kwargs)
         if func in SOFTMAX:
             return self._softmax(func, args, kwargs)
-        given = [one for one in args if isinstance(one, Tensor) and id(one) in self._products]
+        given = [one for one in args if self._of(one) is not None]
         result = func(*args, **kwargs)
         if func in MULTIPLY and isinstance(result, Tensor):
             self._multiplied(func, args, kwargs, result)
@@ -95,11 +96,13 @@ class Follower(TorchFunctionMode):
 
     def _of(self, value: Any) -> Product | None:
         held = self._products.get(id(value)) if isinstance(value, Tensor) else None
-        return held[1] if held is not None else None
+        return held[1] if held is not None and held[0]() is value else None
 
     def _keep(self, tensor: Any, product: Product) -> None:
+        """Know a tensor as a product for as long as it lives."""
         if isinstance(tensor, Tensor):
-            self._products[id(tensor)] = (tensor, product)
+            number = id(tensor)
+            self._products[number] = (weakref.ref(tensor, lambda _: self._products.pop(number, None)), product)
 
     def _multiplied(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Tensor) -> None:
         """A product of two tensors may be q·k."""
@@ -158,7 +161,6 @@ class Follower(TorchFunctionMode):
     ) -> Any:
         operator: Operator | None = getattr(self._module, SUBMODULE, None)
         q, k, mask = _parts(product, logits, _heads(self._module))
-        self._products.clear()
         observe(self._module, SUBMODULE, q, k, k, mask, operator)
         if operator is None:
             return func(*args, **kwargs)
