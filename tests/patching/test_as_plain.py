@@ -162,3 +162,21 @@ def test_one_query_for_all_samples_is_repeated() -> None:
         torch.testing.assert_close(model(q, k, k), wanted)
     with eureka.patch(model, "norm_softmax"):
         assert model(q, k, k).shape == wanted.shape
+
+
+def test_an_eager_function_by_another_name_is_called_and_compared() -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 16}
+    config = transformers.TimesFmConfig(patch_length=8, context_length=32, horizon_length=8, **sizes)
+    model = transformers.TimesFmModel(config).eval()
+    model.set_attn_implementation("eager")
+    given = {
+        "past_values": torch.randn(2, 32),
+        "past_values_padding": torch.zeros(2, 32).long(),
+        "freq": torch.zeros(2, 1).long(),
+    }
+    wanted = model(**given).last_hidden_state
+    with eureka.patch(model, "softmax"):
+        torch.testing.assert_close(model(**given).last_hidden_state, wanted)
+    with eureka.AttentionProbe(model) as probe, probe.look():
+        model(**given)
+    assert probe.records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from eureka.attention.mask import Mask
 from eureka.attention.operator import Extras, Operator, SoftmaxFamily
 from eureka.errors import RequestError
+from eureka.patching.bytecode import read
 from eureka.patching.masks import biased, is_empty, mask_of, rescaled, same_batch
 from eureka.patching.sdpa import mark_reached, running
 from eureka.patching.selfcheck import PLAIN, due, verify
@@ -173,9 +174,14 @@ def own_function(module: nn.Module) -> Callable[..., Any]:
     for cls in base_class(module).__mro__:
         namespace = vars(sys.modules.get(cls.__module__, object))
         if "ALL_ATTENTION_FUNCTIONS" in namespace:
-            functions, eager = namespace["ALL_ATTENTION_FUNCTIONS"], namespace.get("eager_attention_forward")
-            return functions.get_interface(name, eager)  # type: ignore[no-any-return]
+            return namespace["ALL_ATTENTION_FUNCTIONS"].get_interface(name, _eager(cls, namespace))  # type: ignore[no-any-return]
     return ALL_ATTENTION_FUNCTIONS[name]  # type: ignore[no-any-return]
+
+
+def _eager(cls: Any, namespace: Mapping[str, Any]) -> Any:
+    """The eager function that the code of a class names; some models call theirs by another name."""
+    used = {name for names in read(cls).methods.values() for name in names if name.endswith("eager_attention_forward")}
+    return next((namespace[name] for name in sorted(used) if name in namespace), namespace.get("eager_attention_forward"))
 
 
 @cache
