@@ -49,7 +49,7 @@ def main(
                 with json.open("a", encoding="utf-8") as file:
                     file.write(js.dumps(asdict(one)) + "\n")
     if page is not None:
-        page.write_text(page_of(verdicts, transformers.__version__), encoding="utf-8")
+        page.write_text(page_of(verdicts, transformers.__version__, len(architectures())), encoding="utf-8")
 
 
 def read(path: Path) -> list[Verdict]:

@@ -27,8 +27,8 @@ def of_architecture(verdicts: Sequence[Verdict]) -> str:
     return "without" if "without" in kinds else "unrun"
 
 
-def page(verdicts: Sequence[Verdict], version: str) -> str:
-    """The whole page, as Markdown."""
+def page(verdicts: Sequence[Verdict], version: str, of: int) -> str:
+    """The whole page, as Markdown; `of` is the number of architectures that transformers has."""
     grouped: dict[str, list[Verdict]] = {}
     for one in verdicts:
         grouped.setdefault(one.architecture, []).append(one)
@@ -38,7 +38,8 @@ def page(verdicts: Sequence[Verdict], version: str) -> str:
     lines = [
         "# Which models can be patched",
         "",
-        f"Written by `python -m benchmarks.coverage --page docs/coverage.md` with transformers {version}. Models are built",
+        f"Written by `python -m benchmarks.coverage --page docs/coverage.md` with transformers {version}: {len(kinds)} of its",
+        f"{of} architectures, {len(verdicts)} classes (with `--first` one class of an architecture is enough). Models are built",
         "from their own configs, made small; no weights are downloaded. Each is patched with plain `softmax`, run forward and",
         "backward, compared with itself, and undone. What cannot be built or run this way (it needs another package, or inputs",
         "that nobody here guesses) is listed last and counts for nothing.",
@@ -47,7 +48,10 @@ def page(verdicts: Sequence[Verdict], version: str) -> str:
         "|---|---|---|---|",
     ]
     lines += [f"| {kind} | {judged[kind]} | {classes[kind]} | {MEANING[kind]} |" for kind in JUDGED]
-    lines += ["", *_section("Without attention by q·k", [name for name, kind in kinds.items() if kind == "without"])]
+    lines += [
+        "",
+        *_section("No attention was found, and a patch is refused", [name for name, kind in kinds.items() if kind == "without"]),
+    ]
     lines += _section("Exact", [name for name, kind in kinds.items() if kind == "exact"])
     for kind in JUDGED[1:]:
         told = [one for one in verdicts if one.kind == kind and kinds[one.architecture] == kind]

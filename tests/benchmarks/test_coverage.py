@@ -83,7 +83,7 @@ def test_the_page_counts_an_architecture_by_its_worst_class() -> None:
         Verdict("timm", "TimmModel", "unbuilt", "needs timm"),
     ]
     assert of_architecture(verdicts[2:4]) == "refused"
-    written = page(verdicts, "5.0")
+    written = page(verdicts, "5.0", 9)
     assert "| exact | 1 | 2 |" in written
     assert "| refused | 1 | 1 |" in written
     assert "| led | LEDModel | over a window |" in written

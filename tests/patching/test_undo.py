@@ -344,7 +344,7 @@ def test_threads_that_patch_and_undo_one_model_at_once_leave_it_as_it_was() -> N
     def work(fix: str) -> None:
         try:
             start.wait(10)
-            for _ in range(30):
+            for _ in range(60):
                 eureka.patch(model, fix).undo()
         except BaseException as error:
             failed.append(error)
