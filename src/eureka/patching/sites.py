@@ -47,6 +47,7 @@ UNFOLLOWED = {
     "LongformerSelfAttention": "over a sliding window",
     "MMGroundingDinoBiMultiHeadAttention": "in both directions at once",
     "PegasusXGlobalLocalAttention": "over blocks of keys",
+    "WavLMAttention": "inside F.multi_head_attention_forward",
 }
 """Classes of transformers whose softmax is not one over q·k with the keys of a row side by side, and what it is over."""
 OTHER_SOFTMAX = (
@@ -185,7 +186,7 @@ def _sites_at(name: str, module: nn.Module, forced: bool) -> Iterator[Site]:
     if isinstance(module, nn.MultiheadAttention) and cls.forward is nn.MultiheadAttention.forward:
         yield Site(0, name, "multihead", module)
         return
-    if cls.__module__.startswith("torch."):
+    if cls.__module__.startswith("torch.") or _unfollowed(cls) is not None:
         return
     reading = read(cls)
     pretrained = any(base.__name__ == "PreTrainedModel" for base in cls.__mro__)
@@ -197,7 +198,7 @@ def _sites_at(name: str, module: nn.Module, forced: bool) -> Iterator[Site]:
     held = held or any(read(helper).mentioning(*CALLED) for helper in _helpers(module))
     if (forced or held or mentioned) and not pretrained:
         yield Site(0, name, "call", module, methods=_wrapped(cls, mentioned, forced or held))
-    elif not pretrained and is_written_out(module) and _unfollowed(cls) is None and not _package(module):
+    elif not pretrained and is_written_out(module) and not _package(module):
         yield Site(0, name, "by_hand", module, methods=_wrapped(cls, reading.mentioning(*SOFTENING), forward=True))
 
 
@@ -218,7 +219,7 @@ def _missed(module: nn.Module) -> str | None:
         return None
     if (package := _package(module)) is not None:
         return f"calls {package}, which takes no operator"
-    if is_written_out(module) and (what := _unfollowed(cls)) is not None:
+    if (what := _unfollowed(cls)) is not None:
         return f"{_softmax_of(module)}, {what}"
     return None
 
