@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint
 
 import eureka
@@ -169,3 +171,91 @@ def test_distributed_training_sees_the_patch_and_the_parameters_it_brings(kind: 
     with eureka.patch(fresh := Stack(MAKERS[kind]), learned) as patched:
         gradients(nn.parallel.DistributedDataParallel(fresh), x)
         assert all(parameter.grad is not None for parameter in patched.parameters())
+
+
+def encoder() -> nn.TransformerEncoder:
+    """The encoder of the README."""
+    layer = nn.TransformerEncoderLayer(64, nhead=4, batch_first=True)
+    return nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False)
+
+
+def graphs(fix: str | None, lengths: Sequence[int]) -> int:
+    """How many graphs a compiled encoder takes for batches of these lengths."""
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("eager")
+    model = encoder()
+    compiled = torch.compile(model, backend=counter)
+    with contextlib.nullcontext() if fix is None else eureka.patch(model, fix):
+        for length in lengths:
+            compiled(torch.randn(2, length, 64)).sum().backward()
+    return int(counter.frame_count)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("clean_dynamo")
+def test_a_compiled_encoder_takes_at_most_one_graph_more_than_without_a_patch() -> None:
+    lengths = [16, 16, 24, 60, 200, 260, 16]  # on both sides of the limits under which explicit weights are taken
+    assert graphs("norm_softmax", lengths) <= graphs(None, lengths) + 1
+    assert graphs("norm_softmax", [16] * 4) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("clean_dynamo")
+def test_generating_with_a_compiled_static_cache_takes_the_graphs_and_words_of_generating_without(
+    case: Callable[..., Any],
+) -> None:
+    it = case("llama")
+    it.model.eval()
+    options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    with eureka.patch(it.model, "norm_softmax"):
+        wanted = it.model.generate(**it.inputs, **options)
+        counter = CompileCounterWithBackend("eager")
+        it.model.forward = torch.compile(it.model.forward, backend=counter, fullgraph=True)
+        found = it.model.generate(**it.inputs, **options, cache_implementation="static", disable_compile=True)
+        del it.model.forward
+    assert torch.equal(found, wanted)
+    assert counter.frame_count <= 3  # unpatched two: the prompt, and one token after another
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("clean_dynamo")
+@pytest.mark.parametrize("fix", ["softmax", "norm_softmax"])
+def test_an_exported_model_takes_other_batches_and_lengths(fix: str) -> None:
+    model = encoder().eval()
+    batch, tokens = torch.export.Dim("batch", min=2, max=64), torch.export.Dim("tokens", min=2, max=500)
+    with eureka.patch(model, fix):
+        exported = torch.export.export(model, (torch.randn(2, 16, 64),), dynamic_shapes=({0: batch, 1: tokens},)).module()
+        x = torch.randn(3, 230, 64)
+        torch.testing.assert_close(exported(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", list(MAKERS))
+def test_the_check_of_the_first_call_changes_neither_random_numbers_nor_gradients(kind: str) -> None:
+    x, found = torch.randn(3, 6, E), []
+    for check in (True, False):
+        model = Stack(
+            lambda: nn.TransformerEncoderLayer(E, H, 16, dropout=0.5, batch_first=True) if kind == "multihead" else Home()
+        )
+        with eureka.patch(model, "norm_softmax", check=check):
+            torch.manual_seed(3)
+            found.append([*gradients(model, x), torch.rand(3)])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_the_check_of_the_first_call_is_done_with_dropout_and_checkpointing(
+    checkpointing: bool, case: Callable[..., Any]
+) -> None:
+    it = case("gpt2", "right")
+    it.model.config.attn_pdrop = 0.3
+    for module in it.model.modules():
+        if hasattr(module, "attn_dropout"):
+            module.attn_dropout.p = 0.3
+    if checkpointing:
+        it.model.gradient_checkpointing_enable({"use_reentrant": False})
+    found = []
+    for check in (True, False):
+        with eureka.patch(it.model, "norm_softmax", check=check):
+            torch.manual_seed(0)
+            found.append(it.outputs_and_gradients())
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

@@ -104,6 +104,22 @@ def test_attention_weights_that_are_asked_for_are_those_of_the_operator(case: Ca
     assert (shown[0] - plain[0]).abs().max() > 1e-2
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bart", "vit"])
+def test_attention_weights_under_eager_attention_are_returned_and_are_in_the_graph(family: str, case: Callable[..., Any]) -> None:
+    it = case(family)
+    it.model.set_attn_implementation("eager")
+    plain = it.model(**it.inputs, output_attentions=True)
+    with eureka.patch(it.model, "softmax"):
+        found = it.model(**it.inputs, output_attentions=True)
+    name = "decoder_attentions" if family == "bart" else "attentions"
+    assert len(found[name]) == len(plain[name]) > 0
+    for one, other in zip(found[name], plain[name], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    found[name][0].retain_grad()
+    found.logits.sum().backward()
+    assert found[name][0].grad is not None
+
+
 def test_another_model_made_from_the_same_config_is_left_alone(case: Callable[..., Any]) -> None:
     it = case("bert")
     other = type(it.model)(it.model.config)
@@ -145,19 +161,35 @@ def test_an_implementation_with_masks_of_its_own_is_refused(implementation: str,
     assert "_eureka_slots" not in vars(it.model.bert.encoder.layer[0].attention.self)
 
 
-def test_a_soft_cap_is_refused_when_it_is_met() -> None:
-    config = transformers.Gemma2Config(
-        vocab_size=20,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        intermediate_size=16,
+def gemma2() -> Any:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
+    config = transformers.Gemma2Config(vocab_size=20, intermediate_size=16, attn_logit_softcapping=0.5, **sizes)
+    return transformers.Gemma2ForCausalLM(config)
+
+
+def gpt_oss() -> Any:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
+    config = transformers.GptOssConfig(
+        vocab_size=20, intermediate_size=16, num_local_experts=2, num_experts_per_tok=1, layer_types=["full_attention"], **sizes
     )
-    model = transformers.Gemma2ForCausalLM(config)
-    with eureka.patch(model, "softmax"), pytest.raises(RequestError, match="a soft cap on the logits"):
-        model(torch.randint(0, 20, (1, 4)))
+    return transformers.GptOssForCausalLM(config)
+
+
+@pytest.mark.parametrize(("make", "what"), [(gemma2, "a soft cap on its logits"), (gpt_oss, "attention sinks")])
+def test_a_soft_cap_and_attention_sinks_are_kept_and_refused_where_they_mean_nothing(make: Callable[[], Any], what: str) -> None:
+    torch.manual_seed(0)
+    model, ids = make().eval(), torch.randint(0, 20, (2, 6))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.5)
+    model.set_attn_implementation("eager")
+    plain = model(ids).logits
+    with eureka.patch(model, "softmax"):
+        torch.testing.assert_close(model(ids).logits, plain)
+    with eureka.patch(model, "norm_softmax"):
+        assert (model(ids).logits - plain).abs().max() > 1e-3
+    with pytest.raises(RequestError, match=f"has {what}, which Linear knows no meaning of"):
+        eureka.patch(model, "linear")
 
 
 def test_learned_operators_are_trained_and_saved_with_the_model(case: Callable[..., Any]) -> None:
@@ -172,3 +204,10 @@ def test_learned_operators_are_trained_and_saved_with_the_model(case: Callable[.
     assert set(it.model.state_dict()) == before
     with eureka.patch(it.model, "learnable_temperature"):
         it.model.load_state_dict(state)
+
+
+def test_an_implementation_that_is_set_after_patching_is_refused_in_one_sentence(case: Callable[..., Any]) -> None:
+    it = case("bert", "right")
+    layer = it.model.bert.encoder.layer[0].attention.self
+    with eureka.patch(it.model, "norm_softmax"), pytest.raises(RequestError, match=r"made for flex attention.*'sdpa'"):
+        layer(torch.randn(3, 9, 16).double(), attention_mask=object())

@@ -13,12 +13,13 @@ import eureka
 from eureka.attention.explicit import logits_of, masked_softmax, mix
 from eureka.attention.mask import Bias, Causal, Dense, KeyPadding, NoMask
 from eureka.attention.norm_softmax import NormSoftmax
+from eureka.errors import WorkError
 from eureka.patching import attach, hugging_face, masks
 
 
 def differs(it: Any, explicitly: Callable[[nn.Module], None], operator: Any = "norm_softmax") -> bool:
     """Whether the comparison with the explicit formula notices something."""
-    with eureka.patch(it.model, operator):
+    with eureka.patch(it.model, operator, check=False):
         found = it.outputs()
     explicitly(it.model)
     return not torch.allclose(found, it.outputs(), rtol=1e-6, atol=1e-6)
@@ -39,10 +40,10 @@ def causal_shifted(mask: Tensor | None, causal: bool = False) -> Any:
 
 
 def hidden_keys_counted(mask: Tensor | None, causal: bool = False) -> Any:
-    """Weights as they should be, statistics over the hidden keys too: a large negative bias that nobody reads as -inf."""
+    """Weights as they should be, statistics over the hidden keys too: a large negative bias that nobody reads as never."""
     kind = masks.mask_of(mask, causal)
     return (
-        Bias(torch.zeros(kind.visible.shape, dtype=torch.double).masked_fill(~kind.visible, -1e4))
+        Bias(torch.zeros(kind.visible.shape, dtype=torch.double).masked_fill(~kind.visible, -8e3))
         if isinstance(kind, Dense)
         else kind
     )
@@ -70,6 +71,23 @@ def test_a_broken_mask_is_noticed(
     assert not differs(case(family, padding), explicitly)
     monkeypatch.setattr(hugging_face, "mask_of", broken)
     assert differs(case(family, padding), explicitly)
+
+
+@pytest.mark.parametrize(
+    ("family", "padding", "broken"),
+    [("bert", "right", padding_ignored), ("gpt2", "left", padding_shifted), ("gpt2", "none", causal_shifted)],
+)
+def test_the_patch_itself_notices_a_broken_mask_on_the_first_call(
+    family: str, padding: str, broken: Callable[..., Any], case: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = case(family, padding)
+    before = it.outputs()
+    monkeypatch.setattr(hugging_face, "mask_of", broken)
+    patched = eureka.patch(it.model, "norm_softmax")
+    with pytest.raises(WorkError, match=rf"{patched.sites[0].name} .* with plain softmax its result is off by"):
+        it.outputs()
+    assert not patched.active
+    assert torch.equal(it.outputs(), before)
 
 
 class OverAllKeys(NormSoftmax):

@@ -301,9 +301,7 @@ class ByPackage(Base):
         return flash_attn_func(*self.heads(x))
 
 
-@pytest.mark.parametrize(
-    ("cls", "reason"), [(ByHand, "computes the softmax of attention by itself"), (ByPackage, "calls flash_attn_func")]
-)
+@pytest.mark.parametrize(("cls", "reason"), [(ByPackage, "calls flash_attn_func")])
 def test_attention_that_cannot_be_swapped_is_refused_and_not_ignored(cls: type[nn.Module], reason: str) -> None:
     model = nn.Sequential(ByModule(), cls())
     with pytest.raises(RequestError, match=rf"1 of Sequential {reason}.*layers="):
@@ -377,3 +375,33 @@ def test_a_patch_says_where_a_branch_may_avoid_it() -> None:
             return F.scaled_dot_product_attention(x, x, x) if self.fused else torch.softmax(x @ x.transpose(1, 2), -1) @ x
 
     assert "only where no branch avoids it (test_sdpa.py:" in repr(eureka.patch(Branching(), "norm_softmax"))
+
+
+class Processor:
+    """Calls the function for a module, in the manner of diffusers."""
+
+    def __call__(self, module: Base, x: Tensor) -> Tensor:
+        q, k, v = module.heads(x)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+
+
+class WithProcessor(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.processor = Processor()
+
+    def set_use_memory_efficient_attention(self) -> None:
+        self.kernel = flash_attn_func
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.processor(self, x)
+
+
+def test_a_module_that_lets_a_processor_call_the_function_is_a_site_whatever_its_setters_name() -> None:
+    model, x = made(WithProcessor)
+    plain = model(x)
+    with eureka.patch(model, "softmax") as patched:
+        assert [site.kind for site in patched.sites] == ["call"]
+        torch.testing.assert_close(model(x), plain)
+    with eureka.patch(model, "norm_softmax"):
+        assert not torch.allclose(model(x), plain)

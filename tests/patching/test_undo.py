@@ -6,6 +6,7 @@ import io
 import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -332,3 +333,32 @@ def test_a_scripted_module_is_refused() -> None:
         scripted = torch.jit.trace(Tiny(), torch.randn(1, 1, 3, 4))  # type: ignore[no-untyped-call]
     with pytest.raises(RequestError, match=r"1 of Sequential attends in code compiled by torch\.jit"):
         eureka.patch(nn.Sequential(Home(), scripted), "softmax")
+
+
+def test_threads_that_patch_and_undo_one_model_at_once_leave_it_as_it_was() -> None:
+    """On the code before, two of eight such rounds raised KeyError and three left the model broken."""
+    model, x = nn.Sequential(*(Home() for _ in range(6))), torch.randn(2, 5, E)
+    wanted, failed = model(x), list[BaseException]()
+    start = threading.Barrier(4)
+
+    def work(fix: str) -> None:
+        try:
+            start.wait(10)
+            for _ in range(60):
+                eureka.patch(model, fix).undo()
+        except BaseException as error:
+            failed.append(error)
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(fix,)) for fix in ("softmax", "norm_softmax", "temperature", "ssmax")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert not failed
+    assert all(type(layer) is Home and not layer._modules.keys() - {"qkv"} for layer in model)
+    assert torch.equal(model(x), wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -40,7 +41,7 @@ class Shown(NamedTuple):
     keys: Tensor
     """Visible keys of each row, at least 1."""
     alive: Tensor
-    """1 for a row that sees a key, else 0."""
+    """1 for a row that sees a key, or one whose keys are hidden by finite numbers; else 0."""
 
 
 def shown(logits: Tensor, mask: Mask, lowest: float | None = None) -> Shown | None:
@@ -55,7 +56,13 @@ def shown(logits: Tensor, mask: Mask, lowest: float | None = None) -> Shown | No
     if lowest is None and isinstance(mask, Bias):
         bias = bias.clamp_min(low / 2)  # as good as hidden, but never under a key that is
     count = torch.as_tensor(visible_counts(mask, queries, keys, logits.device)).to(logits.dtype)
-    return Shown(visible.to(logits.dtype), torch.where(visible, bias, low), count.clamp_min(1), count.clamp_max(1))
+    alive = count.clamp_max(1)
+    added = torch.where(visible, bias, low)
+    if lowest != 0.0 and isinstance(mask, Bias):
+        finite = (count == 0) & (mask.bias > -math.inf)  # a row that is hidden by finite numbers: softmax sees those
+        added = torch.where(finite, bias, added)
+        alive = torch.where(finite.any(dim=-1, keepdim=True), 1.0, alive)
+    return Shown(visible.to(logits.dtype), added, count.clamp_min(1), alive)
 
 
 def masked_softmax(logits: Tensor, mask: Mask) -> Tensor:

@@ -26,7 +26,7 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, beta: Beta, mask: Mask, dro
         dropout_p=dropout,
         is_causal=isinstance(mask, Causal) and mask.offset == 0,
         scale=beta,
-        enable_gqa=q.shape[1] != k.shape[1],
+        enable_gqa=bool(q.shape[1] != k.shape[1]),
     )
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from eureka.attention.extras import Extras
 from eureka.attention.mask import Mask
 from eureka.attention.softmax import Softmax
 
@@ -19,9 +20,26 @@ class GradientBalance(Softmax):
     It asks whether small gradients alone are the trouble. A gradient of exactly zero stays zero.
     """
 
+    needs_values = True
+
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, dropout: float = 0.0) -> Tensor:
-        q, k, v = Balance.apply(q, k, v)  # type: ignore[no-untyped-call]
-        return super().forward(q, k, v, mask, dropout)
+        return super().forward(*balanced(q, k, v), mask, dropout)
+
+    def with_weights(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        return super().with_weights(*balanced(q, k, v), mask, dropout)
+
+    def with_extras(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None, dropout: float, extras: Extras
+    ) -> tuple[Tensor, Tensor]:
+        return super().with_extras(*balanced(q, k, v), mask, dropout, extras)
+
+
+def balanced(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v themselves; backward, the gradients of q and k are as large as v's."""
+    q, k, v = Balance.apply(q, k, v)  # type: ignore[no-untyped-call]
+    return q, k, v
 
 
 class Balance(Function):

@@ -6,9 +6,10 @@ The kind decides the path: causal and padded attention stay fused and never beco
     Causal(offset)         query i sees keys j ≤ i + offset (offset 0 is SDPA's ``is_causal``; K - Q is decoding with a cache)
     KeyPadding(visible)    (B, K) boolean: the same keys for every query of a sample
     Dense(visible)         boolean, broadcastable to (B, H, Q, K); True = visible
-    Bias(bias)             float, broadcastable to (B, H, Q, K), added to the logits; -inf hides a key
+    Bias(bias)             float, broadcastable to (B, H, Q, K), added to the logits; -inf, or less than -9,000, hides a key
 
-A query that sees no key gets zeros.
+A query that sees no key gets zeros, as in SDPA. If its keys are hidden by finite numbers, as in the eager attention of Hugging
+Face, it gets what softmax makes of them: the mean of all values.
 """
 
 from __future__ import annotations
@@ -59,8 +60,11 @@ class Bias:
     """
 
     bias: Tensor
-    """Float, broadcastable to (B, H, Q, K); -inf hides a key."""
+    """Float, broadcastable to (B, H, Q, K); -inf hides a key, and so does a number that is not above `NEVER`."""
 
+
+NEVER = -9_000.0
+"""People hide a key by a bias of -inf, finfo.min, -1e9 or -1e4: statistics skip such a key."""
 
 Mask = NoMask | Causal | KeyPadding | Dense | Bias
 
@@ -86,7 +90,7 @@ def visible_keys(mask: Mask, queries: int, keys: int, device: torch.device | Non
         return mask.visible[:, None, None, :]
     if isinstance(mask, Dense):
         return mask.visible
-    return mask.bias > float("-inf")
+    return mask.bias > NEVER
 
 
 def visible_counts(mask: Mask, queries: int, keys: int, device: torch.device | None = None) -> int | Tensor:

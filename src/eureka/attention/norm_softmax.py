@@ -76,6 +76,8 @@ class NormSoftmax(SoftmaxFamily):
             return call(NormWeights, logits, logit_size(q, k, mask), self.divisor(q), *(shown(logits, mask) or [None]))
 
     def short(self, q: Tensor, k: Tensor, mask: Mask) -> bool:
+        if torch.compiler.is_compiling():
+            return False  # a limit would make a graph for each side of it
         limit = SHORT if isinstance(mask, (NoMask, KeyPadding)) else SHORT_MASKED
         return min(q.shape[2], k.shape[2]) <= limit * q.shape[3]
 
@@ -154,7 +156,7 @@ class NormWeights(Function):
     def forward(a: Tensor, size: Tensor, divisor: Divisor, seen: Tensor | None, *rest: Tensor) -> tuple[Tensor, ...]:
         """a (B, H, Q, K), size (B, H, Q, 1), the fields of `Shown` or None → (B, H, Q, K), and what backward needs."""
         if seen is None:
-            n = a.new_tensor(float(a.shape[-1]))
+            n = a.new_full((), a.shape[-1])
             c = a - a.mean(dim=-1, keepdim=True)
         else:
             n = rest[1]

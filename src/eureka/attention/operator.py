@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from eureka.attention.checks import checked
 from eureka.attention.explicit import full_precision, logits_of, masked_softmax, mix
+from eureka.attention.extras import Extras
 from eureka.attention.fused import Beta, fused_attention, repeat_heads
 from eureka.attention.mask import Mask
 from eureka.attention.registry import FIXES
@@ -19,6 +21,7 @@ from eureka.errors import RequestError
 __all__ = [
     "Beta",
     "ExplicitOperator",
+    "Extras",
     "Operator",
     "SoftmaxFamily",
     "fused_attention",
@@ -41,6 +44,8 @@ class Operator(nn.Module, ABC):
     q is (B, H, Q, D); k and v are (B, Hk, K, D) with Hk dividing H. `eureka.testing.check_operator` checks all of this.
     """
 
+    needs_values: bool = False
+    """Whether it does something that its weights alone do not show, so that it needs q, k and v together."""
     rows_depend_on_each_other: bool = False
     """Whether the weights of a query depend on the other queries. Then a key that is hidden from it can still matter to it,
     through a query that sees the key: such an operator is not causal."""
@@ -52,6 +57,12 @@ class Operator(nn.Module, ABC):
     @abstractmethod
     def weights(self, q: Tensor, k: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
         """The explicit weights, (B, H, Q, K): for pictures, for small probes, and as the oracle of the tests."""
+
+    def with_weights(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """The mixed values and the weights that mixed them, dropout included; gradients flow through these weights."""
+        return _mixed(self.weights(q, k, mask), v, dropout)
 
     def advance(self, step: int) -> None:
         """Told the training step before each step; operators with a schedule listen."""
@@ -85,8 +96,25 @@ class SoftmaxFamily(Operator):
             q, k = self.prepare(q, k)
             return masked_softmax(logits_of(q, k) * self.beta(q, k, mask), mask)
 
+    def with_extras(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None, dropout: float, extras: Extras
+    ) -> tuple[Tensor, Tensor]:
+        """As `with_weights`, with a soft cap on the logits or with attention sinks.
+
+        The cap bounds the logits that the operator has scaled, β·q·k, before any bias; a sink is one more key with a logit of
+        its own, which no β scales and which no value belongs to. With plain softmax that is what Gemma 2 and GPT-OSS do.
+        """
+        kind = checked(q, k, v, mask)
+        with full_precision(q):
+            one, other = self.prepare(q, k)
+            logits = extras.capped(logits_of(one, other) * self.beta(one, other, kind))
+            weights = masked_softmax(logits, kind) if extras.sinks is None else extras.sunk(logits, kind)
+        return _mixed(weights, v, dropout)
+
     def short(self, q: Tensor, k: Tensor, mask: Mask) -> bool:
         """Whether the explicit weights are faster here than the fused kernel."""
+        if torch.compiler.is_compiling():
+            return False  # a limit would make a graph for each side of it
         weights = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
         learning = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
         return learning and weights >= BATCHED and max(q.shape[2], k.shape[2]) <= SHORT
@@ -98,6 +126,11 @@ class ExplicitOperator(Operator):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, dropout: float = 0.0) -> Tensor:
         mask = checked(q, k, v, mask)
         return mix(self.weights(q, k, mask), v, dropout)
+
+
+def _mixed(weights: Tensor, v: Tensor, dropout: float) -> tuple[Tensor, Tensor]:
+    weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
+    return mix(weights, v), weights
 
 
 def per_head(parameter: Tensor, q: Tensor) -> Tensor:

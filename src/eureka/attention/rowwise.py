@@ -35,9 +35,14 @@ def laid_like(rows: Tensor, x: Tensor) -> Tensor:
 
 def call(function: type[Function], *inputs: Any) -> Tensor:
     """The first output of ``function.apply(*inputs)``; the others are what its backward pass keeps."""
-    output = function.apply(*inputs)  # type: ignore[no-untyped-call]
+    plainly = torch.compiler.is_compiling() and not _learning(inputs)  # backward would be traced too, and fail without gradients
+    output = function.forward(*inputs) if plainly else function.apply(*inputs)  # type: ignore[no-untyped-call]
     first: Tensor = output[0] if isinstance(output, tuple) else output
     return first
+
+
+def _learning(inputs: tuple[Any, ...]) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one in inputs)
 
 
 def keep_for_backward(ctx: Any, outputs: tuple[Tensor, ...], *inputs: Tensor | None) -> None:

@@ -8,6 +8,7 @@ The keys are centred before anything is squared: E[a²] - E[a]² would cancel. G
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from eureka.attention.explicit import full_precision, wide
 from eureka.attention.fused import repeat_heads
 from eureka.attention.mask import Causal, KeyPadding, Mask, NoMask, tensor_rows, visible_keys
+from eureka.attention.opaque import opaque
 from eureka.attention.rowwise import call, dot, keep_for_backward, norm
 from eureka.attention.variance_causal import CausalVariance
 
@@ -33,12 +35,14 @@ def row_variance(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
         (b, h, queries, d), (hk, keys) = q.shape, k.shape[1:3]
         if isinstance(mask, Causal):
             rows = q.reshape(b, hk, h // hk, queries, d)
-            return call(CausalVariance, rows, k, mask.offset).reshape(b, h, queries, 1)
+            causal = causal_variance if torch.compiler.is_compiling() else partial(call, CausalVariance)
+            return causal(rows, k, mask.offset).reshape(b, h, queries, 1)
         if isinstance(mask, (NoMask, KeyPadding)):
             rows = q.reshape(b, hk, h // hk * queries, d)
             visible = mask.visible[:, None, :, None] if isinstance(mask, KeyPadding) else None
             return call(PooledVariance, rows, k, visible).reshape(b, h, queries, 1)
-        return call(BlockVariance, q, k, visible_keys(mask, queries, keys, q.device))
+        visible = visible_keys(mask, queries, keys, q.device)
+        return block_variance(q, k, visible) if torch.compiler.is_compiling() else call(BlockVariance, q, k, visible)
 
 
 class PooledVariance(Function):
@@ -74,7 +78,7 @@ class PooledVariance(Function):
 def centre(k: Tensor, visible: Tensor | None) -> tuple[Tensor, Tensor]:
     """The keys minus the mean of the visible ones, 0 where hidden; and how many are visible (at least 1)."""
     if visible is None:
-        return k - k.mean(dim=-2, keepdim=True), k.new_tensor(float(k.shape[-2]))
+        return k - k.mean(dim=-2, keepdim=True), k.new_full((), k.shape[-2])
     n = visible.sum(dim=-2, keepdim=True).clamp_min(1).to(k.dtype)
     mean = (k * visible).sum(dim=-2, keepdim=True) / n
     return (k - mean) * visible, n
@@ -138,3 +142,8 @@ def _deviations(logits: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
     n = w.sum(dim=-1, keepdim=True).clamp_min(1)
     mean = (logits * w).sum(dim=-1, keepdim=True) / n
     return (logits - mean) * w, n
+
+
+causal_variance = opaque("causal_variance", CausalVariance, "int")
+block_variance = opaque("block_variance", BlockVariance, "Tensor")
+"""What compiled code calls in their place."""

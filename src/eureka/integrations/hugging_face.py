@@ -95,6 +95,8 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
         saved = kept["attributes"]["saved"] if isinstance(kept, dict) else None
         if saved is not None and state.global_step > 0:
             self.monitor.load_state_dict(saved)
+        elif self.patched is not None and state.global_step > 0:  # the checkpoint was saved without this callback
+            self.patched.load_state_dict({"step": state.global_step})
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Scalars | None = None, **rest: Any

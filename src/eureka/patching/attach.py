@@ -17,15 +17,27 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
+from eureka.patching.by_hand import ByHandSite
 from eureka.patching.hugging_face import HuggingFaceSite
 from eureka.patching.multihead import MultiheadSite
 from eureka.patching.sdpa import CallSite
+from eureka.patching.selfcheck import SelfCheck
 from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
-from eureka.patching.slot import SLOTS, AttentionCall, OperatorSlot, base_class, find_slot, slots, swapped_class, update_submodule
+from eureka.patching.slot import (
+    LOCK,
+    SLOTS,
+    AttentionCall,
+    OperatorSlot,
+    base_class,
+    find_slot,
+    slots,
+    swapped_class,
+    update_submodule,
+)
 
 __all__ = ["AttentionCall", "Found", "Layers", "OptimiserSteps", "Site", "attached", "detach_all", "find_sites", "select_sites"]
 
-MIXINS: dict[str, Any] = {"multihead": MultiheadSite, "hugging_face": HuggingFaceSite, "call": CallSite}
+MIXINS: dict[str, Any] = {"multihead": MultiheadSite, "hugging_face": HuggingFaceSite, "call": CallSite, "by_hand": ByHandSite}
 SWITCHES = "_eureka_switches"
 """The attribute of a module that holds what `_switch` changed: by attribute, the value before and the owners."""
 
@@ -36,18 +48,21 @@ def attached(
     *,
     operators: Sequence[Operator] | None = None,
     observer: Callable[[Site, AttentionCall], None] | None = None,
+    undo: Callable[[], None] | None = None,
 ) -> ExitStack:
     """Attach an operator to each site, on top of what is there, or an observer to all; closing the result detaches them.
 
-    It may be used in a `with` statement. If it is dropped without being closed, they stay attached.
+    It may be used in a `with` statement. If it is dropped without being closed, they stay attached. With `undo`, each site checks
+    its first call against the model's own code, and calls it if they differ.
     """
     owner = uuid.uuid4().hex
-    with ExitStack() as stack:
+    with LOCK, ExitStack() as stack:
         stack.callback(_detach_owner, model, sites, owner)
         for number, site in enumerate(sites):
             slot = _open_slot(site)
             if operators is not None:
                 slot.operators.append((owner, operators[number]))
+                slot.check = SelfCheck(site.name, undo) if undo is not None and site.kind != "operator" else None
             if observer is not None:
                 slot.observers[owner] = partial(observer, site)
             update_submodule(site.module, site.submodule)
@@ -58,19 +73,21 @@ def attached(
 def detach_all(model: nn.Module) -> int:
     """Detach everything from a model, whoever attached it; how many sites were freed."""
     count = 0
-    for module in list(model.modules()):
-        for name in list(module.__dict__.get(SLOTS, {})):
-            _detach(module, name, None)
-            count += 1
-        _switch_back(module, None)
+    with LOCK:
+        for module in list(model.modules()):
+            for name in list(module.__dict__.get(SLOTS, {})):
+                _detach(module, name, None)
+                count += 1
+            _switch_back(module, None)
     return count
 
 
 def _detach_owner(model: nn.Module, sites: Sequence[Site], owner: str) -> None:
-    for site in sites:
-        _detach(site.module, site.submodule, owner)
-    for module in model.modules():
-        _switch_back(module, owner)
+    with LOCK:
+        for site in sites:
+            _detach(site.module, site.submodule, owner)
+        for module in model.modules():
+            _switch_back(module, owner)
 
 
 def _detach(module: nn.Module, name: str, owner: str | None) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import types
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+BINARY, MATMUL = dis.opmap["BINARY_OP"], (4, 17)
+"""The instruction of binary operators, and its arguments for @ and @=."""
 LIBRARIES = ("torch", "transformers", "numpy")
 """Packages whose functions are not followed: those that matter here are recognised by name."""
 
@@ -101,7 +104,14 @@ def _of_library(function: types.FunctionType) -> bool:
 
 def _names(code: types.CodeType) -> set[str]:
     inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    own = {*code.co_names, "matmul"} if _has_matmul(code) else set(code.co_names)
+    return own.union(*map(_names, inner))
+
+
+@cache
+def _has_matmul(code: types.CodeType) -> bool:
+    """Whether it has the operator @."""
+    return any(step == BINARY and which in MATMUL for step, which in zip(code.co_code[::2], code.co_code[1::2], strict=True))
 
 
 def _aliases(function: types.FunctionType) -> set[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,16 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from eureka.attention.mask import Mask
-from eureka.attention.operator import Operator
+from eureka.attention.operator import Extras, Operator, SoftmaxFamily
 from eureka.errors import RequestError
-from eureka.patching.masks import biased, mask_of, rescaled
+from eureka.patching.bytecode import read
+from eureka.patching.masks import biased, is_empty, mask_of, rescaled, same_batch
 from eureka.patching.sdpa import mark_reached, running
+from eureka.patching.selfcheck import PLAIN, due, verify
 from eureka.patching.slot import SUBMODULE, base_class, observe
 
-NAME = "eureka"
-"""Our entry in AttentionInterface and in AttentionMaskInterface."""
-REFUSED = {"softcap": "a soft cap on the logits", "s_aux": "attention sinks", "cache": "a paged cache"}
-"""Arguments of an attention function that no operator supports."""
+NAME, NAME_EAGER = "eureka", "eureka_eager"
+"""Our entries in AttentionInterface and in AttentionMaskInterface; the masks of the second are those of eager attention."""
+
+
+_recording: Any = None
+"""Which outputs transformers is recording, by name."""
 
 
 class ConfigView:
@@ -34,7 +39,7 @@ class ConfigView:
 
     @property
     def _attn_implementation(self) -> str:
-        return NAME
+        return NAME_EAGER if self.__dict__["_config"]._attn_implementation == "eager" else NAME
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_config"], name)
@@ -79,20 +84,57 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """The function that AttentionInterface calls: (B, H, Q, D), (B, Hk, K, D) → (B, Q, H, D), and the weights if wanted."""
     operator: Operator | None = getattr(module, SUBMODULE, None)
-    for name, what in REFUSED.items():
-        if operator is not None and kwargs.get(name) is not None:
-            raise RequestError(f"{type(module).__name__} uses {what}, which no operator here knows; leave it out with layers=….")
+
+    def own(dropout: float = dropout, kwargs: dict[str, Any] = kwargs) -> tuple[Tensor, Tensor | None]:
+        given = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal, "position_bias": position_bias}
+        known = {name: argument for name, argument in given.items() if argument is not None}
+        return own_function(module)(module, query, key, value, attention_mask, **known, **kwargs)  # type: ignore[no-any-return]
+
+    if not torch.compiler.is_compiling():
+        mark_reached(module)
+    if is_empty(query, key):
+        return own()
+    if operator is not None and kwargs.get("cache") is not None:
+        raise RequestError(f"{type(module).__name__} uses a paged cache, which no operator here knows.")
+    if operator is None and not _is_known(attention_mask):
+        return own()  # only observed, and the implementation was changed meanwhile
     q, k, v, mask = _parts(module, query, key, value, attention_mask, is_causal, position_bias)
     q = rescaled(q, scaling)
     observe(module, SUBMODULE, q, k, v, mask, operator)
-    if not torch.compiler.is_compiling():
-        mark_reached(module)
     if operator is None:  # only observed
-        given = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal, "position_bias": position_bias}
-        own = {name: argument for name, argument in given.items() if argument is not None}
-        return own_function(module)(module, query, key, value, attention_mask, **own, **kwargs)  # type: ignore[no-any-return]
-    wanted = kwargs.get("output_attentions", getattr(module.config, "output_attentions", False))
-    return operator(q, k, v, mask, dropout).transpose(1, 2).contiguous(), operator.weights(q, k, mask) if wanted else None
+        return own()
+    extras = Extras(kwargs.get("softcap"), kwargs.get("s_aux"))
+    if due(module, SUBMODULE) is not None:
+        quiet = {name: value for name, value in kwargs.items() if name != "output_attentions"}
+        verify(module, SUBMODULE, lambda: own(0.0, quiet)[0], lambda: _mixed(PLAIN, q, k, v, mask, 0.0, extras, wanted=False)[0])
+    return _mixed(operator, q, k, v, mask, dropout, extras, wanted=_wants_weights(module, kwargs))
+
+
+def _mixed(
+    operator: Operator, q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float, extras: Extras, *, wanted: bool
+) -> tuple[Tensor, Tensor | None]:
+    weights: Tensor | None = None
+    if extras.softcap is not None or extras.sinks is not None:
+        if not isinstance(operator, SoftmaxFamily):
+            raise RequestError(f"{type(operator).__name__} knows no {extras.name}: only operators of the softmax family do.")
+        mixed, weights = operator.with_extras(q, k, v, mask, dropout, extras)
+    elif wanted:
+        mixed, weights = operator.with_weights(q, k, v, mask, dropout)
+    else:
+        mixed = operator(q, k, v, mask, dropout)
+    return mixed.transpose(1, 2).contiguous(), weights
+
+
+def _wants_weights(module: nn.Module, kwargs: dict[str, Any]) -> bool:
+    """Whether somebody asked for the weights: by an argument, in the config, or by recording the outputs of this module."""
+    if kwargs.get("output_attentions", getattr(module.config, "output_attentions", False)):
+        return True
+    recorded = None if _recording is None else _recording.get()
+    return recorded is not None and any("attentions" in name for name in recorded)
+
+
+def _is_known(mask: Tensor | None) -> bool:
+    return mask is None or (isinstance(mask, Tensor) and mask.dim() == 4)
 
 
 def _parts(
@@ -104,15 +146,19 @@ def _parts(
     is_causal: bool | None,
     position_bias: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Mask]:
-    """As in transformers' own sdpa function, the module's causal flag counts if there is no mask."""
+    """As in transformers' own sdpa function, the module's causal flag counts if there is no mask; in its eager one, never."""
     queries, keys = q.shape[2], k.shape[2]
-    if mask is not None and mask.dim() != 4:
-        raise RequestError(
-            f"{type(module).__name__} was given a mask of shape {tuple(mask.shape)}, made for flash attention;"
-            " call model.set_attn_implementation('sdpa') first."
+    if not _is_known(mask):
+        what = (
+            f"of shape {tuple(mask.shape)}, made for flash attention" if isinstance(mask, Tensor) else "made for flex attention"
         )
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    causal = bool(queries > 1 and mask is None and causal)
+        raise RequestError(
+            f"{type(module).__name__} was given a mask {what}; call model.set_attn_implementation('sdpa') before it runs."
+        )
+    q, k, v = same_batch(q, k, v)
+    causal = False
+    if mask is None and module.__dict__["config"]._attn_implementation != "eager":
+        causal = bool(queries > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal))
     if causal and keys > queries:  # an empty static cache: keys beyond the queries are not written yet
         k, v, keys = k[:, :, :queries], v[:, :, :queries], queries
         position_bias = None if position_bias is None else position_bias[..., :queries]
@@ -128,16 +174,27 @@ def own_function(module: nn.Module) -> Callable[..., Any]:
     for cls in base_class(module).__mro__:
         namespace = vars(sys.modules.get(cls.__module__, object))
         if "ALL_ATTENTION_FUNCTIONS" in namespace:
-            functions, eager = namespace["ALL_ATTENTION_FUNCTIONS"], namespace.get("eager_attention_forward")
-            return functions.get_interface(name, eager)  # type: ignore[no-any-return]
+            return namespace["ALL_ATTENTION_FUNCTIONS"].get_interface(name, _eager(cls, namespace))  # type: ignore[no-any-return]
     return ALL_ATTENTION_FUNCTIONS[name]  # type: ignore[no-any-return]
+
+
+def _eager(cls: Any, namespace: Mapping[str, Any]) -> Any:
+    """The eager function that the code of a class names; some models call theirs by another name."""
+    used = {name for names in read(cls).methods.values() for name in names if name.endswith("eager_attention_forward")}
+    return next((namespace[name] for name in sorted(used) if name in namespace), namespace.get("eager_attention_forward"))
 
 
 @cache
 def register() -> None:
-    """Make our function known to transformers, with the masks of its sdpa function."""
+    """Make our function known to transformers, with the masks of its sdpa function and of its eager one."""
     from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
+    from transformers.masking_utils import eager_mask, sdpa_mask
 
-    AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    global _recording
+    with contextlib.suppress(ImportError):  # an older transformers passes output_attentions on
+        from transformers.utils.output_capturing import _active_collector
+
+        _recording = _active_collector
+    for name, masks in ((NAME, sdpa_mask), (NAME_EAGER, eager_mask)):
+        AttentionInterface.register(name, attend)
+        AttentionMaskInterface.register(name, masks)

@@ -9,27 +9,36 @@ from torch import Tensor
 
 from eureka.attention.mask import Bias, Causal, Dense, KeyPadding, Mask, NoMask, visible_keys
 
-HIDDEN = -9_999.0
-"""People hide a key by a bias of -inf, finfo.min, -1e9 or -1e4. A bias below this becomes -inf: statistics skip the key."""
-
 
 def mask_of(mask: Tensor | None, causal: bool = False) -> Mask:
     """A mask as SDPA takes it: nothing, True where visible, or numbers to add."""
     if mask is None:
         return Causal() if causal else NoMask()
     if mask.dtype != torch.bool:
-        return Bias(torch.where(mask > HIDDEN, mask, float("-inf")))
+        return Bias(mask)
     if mask.dim() == 4 and mask.shape[1] == 1 and (mask.shape[2] == 1 or mask.stride(2) == 0):
         return KeyPadding(mask[:, 0, 0])  # Hugging Face expands a padding mask over the queries; the cheap statistics apply
     return Dense(mask)
 
 
 def biased(mask: Mask, bias: Tensor, queries: int, keys: int) -> Bias:
-    """A mask that hides the same keys and adds a bias to the logits of the others."""
+    """A mask that hides the same keys and adds a bias to the logits of the others; by a finite number, as transformers does."""
     if isinstance(mask, Bias):
         return Bias(mask.bias + bias)
     visible = visible_keys(mask, queries, keys, bias.device)
-    return Bias(bias if visible is None else torch.where(visible, bias, float("-inf")))
+    return Bias(bias if visible is None else torch.where(visible, bias, torch.finfo(bias.dtype).min))
+
+
+def same_batch(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """One query for all samples, or one set of keys, is repeated, as SDPA does."""
+    batch = max(q.shape[0], k.shape[0])
+    q, k, v = (x if x.shape[0] == batch else x.expand(batch, *x.shape[1:]) for x in (q, k, v))
+    return q, k, v
+
+
+def is_empty(q: Tensor, k: Tensor) -> bool:
+    """Whether there is nothing to attend with or to: no sample, no query or no key. The plain code says what comes out."""
+    return 0 in (*q.shape[:-1], *k.shape[:-1])
 
 
 def rescaled(q: Tensor, scale: float | None) -> Tensor:

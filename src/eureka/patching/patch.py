@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -12,7 +13,9 @@ from torch import nn
 from eureka.attention.operator import Operator, make_operator
 from eureka.errors import RequestError
 from eureka.patching.attach import OptimiserSteps, attached, detach_all
+from eureka.patching.fitting import check_operator
 from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
+from eureka.patching.slot import LOCK
 
 Fix = str | Operator | type[Operator] | Callable[[Site], "str | Operator"]
 
@@ -26,6 +29,7 @@ def patch(
     total_steps: int | None = None,
     sites: Sequence[str] = (),
     follow: bool = True,
+    check: bool = True,
 ) -> Patched:
     """Let a model attend through an operator: at all its sites, or at those that `layers` names.
 
@@ -36,6 +40,15 @@ def patch(
     total_steps  the length of training, for operators with a schedule
     follow       let schedules advance with the optimiser that trains the model; otherwise call `advance` of the operators
     sites        names of modules whose forward reaches F.scaled_dot_product_attention in a way that their code does not show
+    check        compare the first call at each site, with plain softmax, with the model's own code; if they differ, the patch
+                 is undone and an error names the site. Compiled calls are not compared
+
+    Parameters of an operator are saved with the model's own. `from_pretrained` makes a model without them: patch that model and
+    call its `load_state_dict`. peft freezes what is there when it wraps a model: patch after it, or pass `patched.parameters()`
+    to the optimiser.
+
+    A query that sees no key gets what it gets in the plain model: zeros where the mask is boolean, the mean of all values where
+    finite numbers hide the keys, as in eager attention of Hugging Face. Where plain attention gives NaN it gets zeros.
 
     >>> from torch import nn
     >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2)
@@ -45,11 +58,12 @@ def patch(
     """
     if not isinstance(model, nn.Module):
         raise RequestError(f"a torch.nn.Module is patched, not {type(model).__name__}.")
-    found = find_sites(model, tuple(sites))
-    chosen = _fixes_by_site(model, found, operator, layers)
     make = _maker(settings, total_steps)
-    _check_nesting(found, [site for site, _ in chosen])
-    return Patched(model, [(site, make(fix, site)) for site, fix in chosen], follow=follow)
+    with LOCK:
+        found = find_sites(model, tuple(sites))
+        chosen = _fixes_by_site(model, found, operator, layers)
+        _check_nesting(found, [site for site, _ in chosen])
+        return Patched(model, [(site, make(fix, site)) for site, fix in chosen], follow=follow, check=check)
 
 
 def unpatch(model: nn.Module) -> int:
@@ -60,20 +74,25 @@ def unpatch(model: nn.Module) -> int:
 class Patched:
     """A patch in force. Undo it with `undo()` or by leaving the `with` block."""
 
-    def __init__(self, model: nn.Module, placed: Sequence[tuple[Site, Operator]], *, follow: bool = True) -> None:
+    def __init__(
+        self, model: nn.Module, placed: Sequence[tuple[Site, Operator]], *, follow: bool = True, check: bool = False
+    ) -> None:
         self.model, self.sites = model, [site for site, _ in placed]
         self._operators = [operator for _, operator in placed]
         _check_parallel(model, self._operators)
-        self._attached = attached(model, self.sites, operators=self._operators)
+        for site, operator in placed:
+            check_operator(site, operator)
+        self._attached = attached(model, self.sites, operators=self._operators, undo=_undo_of(self) if check else None)
         self.steps = Steps(model, self._operators, follow=follow)
         self.active = True
 
     def undo(self) -> None:
         """Put back what was there; patches made before or after this one stay as they are."""
-        if self.active:
-            self.active = False
-            self.steps.close()
-            self._attached.close()
+        with LOCK:
+            if self.active:
+                self.active = False
+                self.steps.close()
+                self._attached.close()
 
     def step(self) -> None:
         """Count a training step. Needed only where schedules cannot follow the optimiser by themselves."""
@@ -104,6 +123,18 @@ class Patched:
 
     def __reduce__(self) -> Any:
         raise RequestError("a patch cannot be copied or pickled; copy the model, which carries its operators along.")
+
+
+def _undo_of(patched: Patched) -> Callable[[], None]:
+    """`undo` of a patch, without keeping it alive."""
+    held = weakref.ref(patched)
+
+    def undo() -> None:
+        alive = held()
+        if alive is not None:
+            alive.undo()
+
+    return undo
 
 
 class Steps:

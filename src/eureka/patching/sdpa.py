@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError, WorkError
 from eureka.patching.bytecode import global_names
-from eureka.patching.masks import mask_of, rescaled
+from eureka.patching.masks import is_empty, mask_of, rescaled, same_batch
+from eureka.patching.selfcheck import PLAIN, due, verify
 from eureka.patching.slot import SUBMODULE, base_class, find_slot, observe
 
 FUNCTION = "scaled_dot_product_attention"
@@ -43,6 +44,10 @@ class Frame:
     """Whether calls of F.scaled_dot_product_attention inside it are its attention."""
     reached: bool = False
     """Whether it has called its operator."""
+    missed: bool = False
+    """Whether it took a softmax that could not be swapped."""
+    idle: bool = False
+    """Whether it is known to have attended to nothing so far: no product of two tensors was made."""
 
 
 class _Local(threading.local):
@@ -59,22 +64,28 @@ def current() -> Frame | None:
 
 
 @contextmanager
-def running(module: nn.Module, *, takes_calls: bool) -> Iterator[None]:
+def running(module: nn.Module, *, takes_calls: bool, idle: bool = False) -> Iterator[None]:
     """Mark a patched module as running; it is an error if it ends without a call of its operator: the patch had no effect.
 
     Where it is only observed, nothing is lost: the observer sees no call.
     """
-    frame = Frame(module, takes_calls)
+    frame = Frame(module, takes_calls, idle=idle)
     _local.frames.append(frame)
     try:
         yield
     finally:
         _local.frames.pop()
-    if not frame.reached and any(isinstance(child, Operator) for child in module.children()):
-        raise WorkError(
-            f"{type(module).__name__} was patched, but this call of it made no attention call that could be swapped: it computes"
-            " attention in a way of its own here. Leave it out with layers=…, or make it call F.scaled_dot_product_attention."
-        )
+    if ((frame.reached or frame.idle) and not frame.missed) or not any(
+        isinstance(child, Operator) for child in module.children()
+    ):
+        return
+    if (check := due(module, SUBMODULE)) is not None:
+        check.undo()
+    what = "an attention call that could not be swapped" if frame.reached else "no attention call that could be swapped"
+    raise WorkError(
+        f"{type(module).__name__} was patched, but this call of it made {what}: it computes attention in a way of its own here."
+        " Leave it out with layers=…, or make it call F.scaled_dot_product_attention."
+    )
 
 
 @contextmanager
@@ -100,16 +111,21 @@ class CallSite(nn.Module):
     @staticmethod
     def wrap(name: str) -> Callable[..., Any]:
         """A method that runs the method of the base class under the detour."""
+        return uncompiled_method(_run, name)
 
-        def method(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():  # dynamo would trace past the detour: such a module runs uncompiled
-                from eureka.patching.uncompiled import uncompiled
 
-                return uncompiled(_run, self, name, args, kwargs)
-            return _run(self, name, args, kwargs)
+def uncompiled_method(run: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A method that calls run(self, name, args, kwargs), and not compiled: dynamo would trace past the detour."""
 
-        method.__name__ = name
-        return method
+    def method(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            from eureka.patching.uncompiled import uncompiled
+
+            return uncompiled(run, self, name, args, kwargs)
+        return run(self, name, args, kwargs)
+
+    method.__name__ = name
+    return method
 
 
 def _run(module: nn.Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -170,22 +186,41 @@ def detour(
     before = _before.get((id(vars(F)), FUNCTION), ORIGINAL)
     own: Callable[..., Tensor] = before if before is not detour else ORIGINAL
     extra = {"enable_gqa": True} if enable_gqa else {}
+
+    def plain(dropout: float = dropout_p) -> Tensor:
+        return own(query, key, value, attn_mask, dropout, is_causal, scale=scale, **extra)
+
     if frame is None or not frame.takes_calls:
-        return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
+        return plain()
     frame.reached = True
+    module = frame.module
     with inside_operator():
-        operator: Operator | None = getattr(frame.module, SUBMODULE, None)
-        if operator is None and not _observed(frame.module):
-            return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
-        if attn_mask is not None and is_causal:
-            raise RequestError("attn_mask and is_causal=True exclude each other.")
-        q, k, v = (_four(x) for x in (query, key, value))
-        mask = None if attn_mask is None else _four(_aligned(attn_mask, query))
+        operator: Operator | None = getattr(module, SUBMODULE, None)
+        if operator is None and not _observed(module):
+            return plain()
+        if is_empty(query, key):
+            return plain()
+        if not _understood(query, key, value, attn_mask, is_causal):
+            plain()  # raises what the function raises
+            raise RequestError("a patched scaled_dot_product_attention takes a boolean or float mask, or is_causal=True.")
+        lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])  # type: ignore[no-untyped-call]
+        shape = lead + query.shape[max(0, query.dim() - 3) : -1]
+        q, k, v = same_batch(*(_four(x, shape) for x in (query, key, value)))
+        mask = None if attn_mask is None else _four(_aligned(attn_mask, query, shape), None)
         q, kind = rescaled(q, scale), mask_of(mask, is_causal)
-        observe(frame.module, SUBMODULE, q, k, v, kind, operator)
+        observe(module, SUBMODULE, q, k, v, kind, operator)
         if operator is None:
-            return own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **extra)
-        return operator(q, k, v, kind, dropout_p).reshape(*query.shape[:-1], value.shape[-1])  # type: ignore[no-any-return]
+            return plain()
+        if due(module, SUBMODULE) is not None:
+            verify(module, SUBMODULE, lambda: plain(0.0), lambda: PLAIN(q, k, v, kind).reshape(*shape, value.shape[-1]))
+        return operator(q, k, v, kind, dropout_p).reshape(*shape, value.shape[-1])  # type: ignore[no-any-return]
+
+
+def _understood(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> bool:
+    """Whether these are arguments that the function itself takes."""
+    if min(q.dim(), k.dim(), v.dim()) < 2 or (mask is not None and is_causal):
+        return False
+    return mask is None or ((mask.dtype == torch.bool or mask.is_floating_point()) and mask.dim() <= q.dim())
 
 
 def _observed(module: nn.Module) -> bool:
@@ -193,18 +228,18 @@ def _observed(module: nn.Module) -> bool:
     return slot is not None and bool(slot.observers)
 
 
-def _four(x: Tensor) -> Tensor:
+def _four(x: Tensor, shape: tuple[int, ...] | None) -> Tensor:
     """(B, H, N, D) from (N, D), (B, N, D), (B, H, N, D), or from more batch dimensions in front, which become one."""
-    if x.dim() < 2:
-        raise RequestError(f"a patched {FUNCTION} takes two dimensions or more, not {x.dim()}.")
     if x.dim() < 4:
         return x[None, None] if x.dim() == 2 else x.unsqueeze(1)
+    if x.dim() > 4 and shape is not None:
+        x = x.expand(*shape[:-2], *x.shape[-3:])
     return x.flatten(0, -4)
 
 
-def _aligned(mask: Tensor, query: Tensor) -> Tensor:
-    """A mask with the batch dimensions of q: missing ones are added in front, as in broadcasting."""
+def _aligned(mask: Tensor, query: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A mask with the batch dimensions of the result: missing ones are added in front, as in broadcasting."""
     mask = mask[(None,) * (query.dim() - mask.dim())]
     if query.dim() <= 4 or all(size == 1 for size in mask.shape[:-3]):
         return mask
-    return mask.expand(*query.shape[:-3], *mask.shape[-3:])
+    return mask.expand(*shape[:-2], *mask.shape[-3:])

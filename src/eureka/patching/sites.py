@@ -18,9 +18,9 @@ from eureka.attention.operator import Operator
 from eureka.errors import RequestError
 from eureka.patching.bytecode import read
 from eureka.patching.sdpa import FUNCTION, is_function
-from eureka.patching.slot import SUBMODULE, base_class
+from eureka.patching.slot import LOCK, SUBMODULE, base_class
 
-Kind = Literal["operator", "multihead", "hugging_face", "call"]
+Kind = Literal["operator", "multihead", "hugging_face", "call", "by_hand"]
 
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 CALLED = (FUNCTION, "multi_head_attention_forward")
@@ -34,9 +34,32 @@ PACKAGES = (
     "_native_multi_head_attention",
 )
 """Kernels of other packages: they take no operator, and a model that uses them must not look patched."""
-PROJECTION = re.compile(
-    r"(to_|w_?|c_|in_)?(q|qkv|qk|kv|query|key|value|query_key_value|attn)(_?(proj|lin|linear|layer|net|weight))?$", re.I
+SOFTENING = ("softmax", "Softmax")
+MULTIPLYING = ("matmul", "bmm", "baddbmm", "einsum", "baddbmm_")
+UNFOLLOWED = {
+    "BigBirdBlockSparseAttention": "over blocks of keys",
+    "BigBirdPegasusBlockSparseAttention": "over blocks of keys",
+    "GroundingDinoBiMultiHeadAttention": "in both directions at once",
+    "GroupViTAssignAttention": "over the queries",
+    "LEDEncoderSelfAttention": "over a sliding window",
+    "LongT5LocalAttention": "over blocks of keys",
+    "LongT5TransientGlobalAttention": "over blocks of keys",
+    "LongformerSelfAttention": "over a sliding window",
+    "MMGroundingDinoBiMultiHeadAttention": "in both directions at once",
+    "PegasusXGlobalLocalAttention": "over blocks of keys",
+    "WavLMAttention": "inside F.multi_head_attention_forward",
+}
+"""Classes of transformers whose softmax is not one over q·k with the keys of a row side by side, and what it is over."""
+OTHER_SOFTMAX = (
+    *("EfficientAdditiveAttention", "MHAttentionMap", "CDMoE", "Indexer", "A3Module", "GRUCell", "RowAttentionPooling"),
+    *("PairWeightedAveraging", "SQuADHead"),
 )
+"""How the names of classes of transformers end that have a softmax, products and projections, but no attention by q·k."""
+PROJECTION = re.compile(
+    r"(.*_)?w?(q|k|v|qk|kv|qkv|query|key|value|queries|keys|values|att|attn|attention)(_.*|\d*)|in_proj.*|(query|key|value)layer",
+    re.I,
+)
+"""Names of submodules and parameters by which a module that projects to q, k and v is known."""
 SOFTMAX = re.compile(r"(?<![A-Za-z_])_?softmax\(|\.softmax\(")
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
 HEAD_DIM = ("head_dim", "attention_head_size", "key_value_proj_dim", "dim_head", "head_size")
@@ -95,8 +118,16 @@ class Found:
     """The number of modules that were searched."""
 
 
-def find_sites(model: nn.Module, also: tuple[str, ...] = ()) -> Found:
-    """All sites of a model in the order of its modules; `also` names modules that are sites although their code hides it."""
+def find_sites(model: nn.Module, also: tuple[str, ...] = (), *, written_out: bool = True) -> Found:
+    """All sites of a model in the order of its modules; `also` names modules that are sites although their code hides it.
+
+    Where attention is written out, v is not known; who needs it asks without `written_out`, and finds these among the refused.
+    """
+    with LOCK:
+        return _find_sites(model, also, written_out)
+
+
+def _find_sites(model: nn.Module, also: tuple[str, ...], written_out: bool) -> Found:
     named = dict(model.named_modules())
     for name in also:
         if name not in named:
@@ -107,6 +138,9 @@ def find_sites(model: nn.Module, also: tuple[str, ...] = ()) -> Found:
         if isinstance(module, Operator):
             continue
         found = list(_sites_at(name, module, name in also))
+        if not written_out and found and found[0].kind == "by_hand":
+            refused.append((name or type(module).__name__, _softmax_of(module)))
+            continue
         sites += found
         if not found and (reason := _missed(module)):
             refused.append((name or type(module).__name__, reason))
@@ -152,7 +186,7 @@ def _sites_at(name: str, module: nn.Module, forced: bool) -> Iterator[Site]:
     if isinstance(module, nn.MultiheadAttention) and cls.forward is nn.MultiheadAttention.forward:
         yield Site(0, name, "multihead", module)
         return
-    if cls.__module__.startswith("torch."):
+    if cls.__module__.startswith("torch.") or _unfollowed(cls) is not None:
         return
     reading = read(cls)
     pretrained = any(base.__name__ == "PreTrainedModel" for base in cls.__mro__)
@@ -161,8 +195,11 @@ def _sites_at(name: str, module: nn.Module, forced: bool) -> Iterator[Site]:
         return
     mentioned = reading.mentioning(*CALLED)
     held = any(is_function(value) for value in module.__dict__.values())
+    held = held or any(read(helper).mentioning(*CALLED) for helper in _helpers(module))
     if (forced or held or mentioned) and not pretrained:
         yield Site(0, name, "call", module, methods=_wrapped(cls, mentioned, forced or held))
+    elif not pretrained and is_written_out(module) and not _package(module):
+        yield Site(0, name, "by_hand", module, methods=_wrapped(cls, reading.mentioning(*SOFTENING), forward=True))
 
 
 def _wrapped(cls: Any, mentioned: tuple[str, ...], forward: bool) -> tuple[str, ...]:
@@ -178,19 +215,54 @@ def _missed(module: nn.Module) -> str | None:
         return "attends in code compiled by torch.jit, which takes no operator" if "softmax" in _graph(module) else None
     if cls.__module__.startswith("torch."):
         return None
-    reading = read(cls)
     if any(base.__name__ == "PreTrainedModel" for base in cls.__mro__):
         return None
-    for package in PACKAGES:
-        if reading.mentioning(package):
-            return f"calls {package}, which takes no operator"
-    children = dict(module.named_children())
-    projects = any(PROJECTION.match(name) for name in children)
-    softens = bool(reading.mentioning("softmax", "Softmax")) or any(isinstance(c, nn.Softmax) for c in children.values())
-    if projects and softens and len(list(module.parameters())):
-        where = by_hand(module)
-        return f"computes the softmax of attention by itself{f' ({where})' if where else ''}"
+    if (package := _package(module)) is not None:
+        return f"calls {package}, which takes no operator"
+    if (what := _unfollowed(cls)) is not None:
+        return f"{_softmax_of(module)}, {what}"
     return None
+
+
+def _softmax_of(module: nn.Module) -> str:
+    where = by_hand(module)
+    return f"computes the softmax of attention by itself{f' ({where})' if where else ''}"
+
+
+def is_written_out(module: nn.Module) -> bool:
+    """Whether the code of a module takes the softmax of a product: attention that is written out."""
+    cls, children = base_class(module), list(module.children())
+    reading = read(cls)
+    softens = bool(reading.mentioning(*SOFTENING)) or any(isinstance(child, nn.Softmax) for child in children)
+    if not softens or cls.__name__.endswith(OTHER_SOFTMAX) or not any(map(PROJECTION.fullmatch, _own_names(module))):
+        return False
+    return any(read(own).mentioning(*MULTIPLYING) for own in (cls, *(type(c) for c in children if not next(c.children(), None))))
+
+
+def _own_names(module: nn.Module) -> list[str]:
+    return [*dict(module.named_children()), *dict(module.named_parameters(recurse=False))]
+
+
+def _package(module: nn.Module) -> str | None:
+    """The kernel of another package that a module calls; methods that only choose one, as those of diffusers, do not count."""
+    for reading in (read(base_class(module)), *map(read, _helpers(module))):
+        for package in PACKAGES:
+            if any(not method.startswith(("set_", "enable_", "disable_")) for method in reading.mentioning(package)):
+                return package
+    return None
+
+
+def _helpers(module: nn.Module) -> list[Any]:
+    """The classes of objects that a module holds and calls in its place, such as the processors of diffusers."""
+    kinds = (type(value) for value in module.__dict__.values() if callable(value) and not isinstance(value, (nn.Module, type)))
+    return [
+        kind for kind in kinds if "__call__" in vars(kind) and not kind.__module__.startswith(("torch", "builtins", "functools"))
+    ]
+
+
+def _unfollowed(cls: Any) -> str | None:
+    """What the softmax of a class is over, where `by_hand.Follower` cannot follow it; None if nothing is known."""
+    return next((UNFOLLOWED[base.__name__] for base in cls.__mro__ if base.__name__ in UNFOLLOWED), None)
 
 
 def by_hand(module: nn.Module) -> str | None:

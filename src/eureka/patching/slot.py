@@ -6,6 +6,7 @@ model with operators of its own.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -18,6 +19,8 @@ from eureka.attention.checks import checked
 from eureka.attention.mask import Mask
 from eureka.attention.operator import Operator
 
+LOCK = threading.RLock()
+"""Held while a model is searched or changed: threads that patch and undo one model wait for each other."""
 SUBMODULE = "eureka_operator"
 """The name of the submodule that holds the operator of a swapped module."""
 SLOTS = "_eureka_slots"
@@ -52,6 +55,8 @@ class OperatorSlot:
     operators: list[tuple[str, Operator]] = field(default_factory=list)
     """The last one is in force."""
     observers: dict[str, Observer] = field(default_factory=dict)
+    check: Any = None
+    """The `SelfCheck` that the next call does."""
     hook: Any = None
     """The forward hook that reports the calls of an operator which is the model's own submodule."""
 
@@ -65,7 +70,7 @@ class OperatorSlot:
         self.observers = {key: observer for key, observer in self.observers.items() if owner is not None and key != owner}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "observers": {}, "hook": None}  # copies of a model are not observed
+        return {**self.__dict__, "observers": {}, "hook": None, "check": None}  # copies of a model are not observed
 
 
 def slots(module: nn.Module) -> dict[str, OperatorSlot]:

@@ -18,9 +18,9 @@ LARGEST_MAP = 100
 """Tokens; attention over more is neither kept nor drawn."""
 
 
-def sites_of(model: nn.Module, layers: Layers | None) -> list[Site]:
+def sites_of(model: nn.Module, layers: Layers | None, *, written_out: bool = True) -> list[Site]:
     """The sites that `layers` names; an error if the model has none."""
-    found = find_sites(model)
+    found = find_sites(model, written_out=written_out)
     if not found.sites:
         raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
     return select_sites(found.sites, layers)

@@ -69,7 +69,9 @@ def linear_probes(
     if not chosen:
         raise RequestError(f"there is nothing to read off: the data knows {', '.join(known) or 'no intermediate answers'}.")
     found: list[LinearProbe] = []
-    for site, head, kind, features in _representations(model, inputs, sites_of(model, layers), representations):
+    for site, head, kind, features in _representations(
+        model, inputs, sites_of(model, layers, written_out=False), representations
+    ):
         place: dict[str, Any] = {"site": site.name, "layer": site.index, "head": head, "representation": kind}
         for answer, labels in chosen.items():
             fit = fit_probe(*_paired(features, labels, tokens))

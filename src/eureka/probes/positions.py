@@ -226,7 +226,7 @@ def sums_of(follow: Follow) -> list[Addition]:
 def _entered(model: nn.Module, follow: Follow) -> Iterator[None]:
     """Follow nothing inside attention that is no site: biases that it adds to its logits are no positions."""
     named = dict(model.named_modules())
-    own = [named.get(name, model) for name, _ in find_sites(model).refused]
+    own = [named.get(name, model) for name, _ in find_sites(model, written_out=False).refused]
     hooks = [module.register_forward_pre_hook(follow.enter) for module in own]
     hooks += [module.register_forward_hook(follow.leave) for module in own]
     try:

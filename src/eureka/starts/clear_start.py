@@ -123,7 +123,7 @@ def clear_start(
         raise RequestError(
             f"{type(model).__name__} looks trained: {sign}, which is constant in a fresh model; pass trained=True to rescale it."
         )
-    found = find_sites(model)
+    found = find_sites(model, written_out=False)
     if not found.sites and not found.refused:
         raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
     if not found.sites and positions is None:

@@ -1,0 +1,66 @@
+"""Write the verdicts as a page: how many architectures are served, and what the others are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from benchmarks.coverage.judge import Verdict
+
+JUDGED = ("exact", "shown", "refused", "late", "wrong")
+"""Kinds of verdicts about a patch, the best first."""
+MEANING = {
+    "exact": "with plain softmax all outputs and gradients are those of the unpatched model; undone, every bit is",
+    "shown": "as exact, but for something that the patch says",
+    "refused": "`eureka.patch` refuses in one sentence, when it is called",
+    "late": "refused only when the model runs",
+    "wrong": "another result, and nothing is said",
+}
+
+
+def of_architecture(verdicts: Sequence[Verdict]) -> str:
+    """The worst verdict of its classes; `without` if none attends, `unrun` if none could be built and run."""
+    kinds = {one.kind for one in verdicts}
+    for kind in reversed(JUDGED):
+        if kind in kinds:
+            return kind
+    return "without" if "without" in kinds else "unrun"
+
+
+def page(verdicts: Sequence[Verdict], version: str, of: int) -> str:
+    """The whole page, as Markdown; `of` is the number of architectures that transformers has."""
+    grouped: dict[str, list[Verdict]] = {}
+    for one in verdicts:
+        grouped.setdefault(one.architecture, []).append(one)
+    kinds = {name: of_architecture(found) for name, found in sorted(grouped.items())}
+    judged = Counter(kind for kind in kinds.values() if kind in JUDGED)
+    classes = Counter(one.kind for one in verdicts if one.kind in JUDGED)
+    lines = [
+        "# Which models can be patched",
+        "",
+        f"Written by `python -m benchmarks.coverage --page docs/coverage.md` with transformers {version}: {len(kinds)} of its",
+        f"{of} architectures, {len(verdicts)} classes (with `--first` one class of an architecture is enough). Models are built",
+        "from their own configs, made small; no weights are downloaded. Each is patched with plain `softmax`, run forward and",
+        "backward, compared with itself, and undone. What cannot be built or run this way (it needs another package, or inputs",
+        "that nobody here guesses) is listed last and counts for nothing.",
+        "",
+        "| verdict | architectures | classes | meaning |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {kind} | {judged[kind]} | {classes[kind]} | {MEANING[kind]} |" for kind in JUDGED]
+    lines += [
+        "",
+        *_section("No attention was found, and a patch is refused", [name for name, kind in kinds.items() if kind == "without"]),
+    ]
+    lines += _section("Exact", [name for name, kind in kinds.items() if kind == "exact"])
+    for kind in JUDGED[1:]:
+        told = [one for one in verdicts if one.kind == kind and kinds[one.architecture] == kind]
+        if told:
+            lines += [f"## {kind.capitalize()}", "", "| architecture | class | why |", "|---|---|---|"]
+            lines += [f"| {one.architecture} | {one.model} | {one.detail.replace('|', '/')} |" for one in told] + [""]
+    lines += _section("Not built or not run", [name for name, kind in kinds.items() if kind == "unrun"])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(title: str, names: Sequence[str]) -> list[str]:
+    return [f"## {title}: {len(names)}", "", ", ".join(names) + ".", ""] if names else []

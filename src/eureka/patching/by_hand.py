@@ -1,0 +1,254 @@
+"""Modules that write attention out: q·k, a scale, masks, softmax, and the product with v.
+
+While such a module runs, its torch functions pass through `Follower`. It follows each product of two tensors through what is
+done to it. When a softmax over the last dimension meets one, q, k and the scale are known, and what was added is what is left:
+
+    logits = scale·q·k + rest
+
+The weights of the operator are returned in place of that softmax; dropout and the product with v stay the module's own.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from eureka.attention.explicit import full_precision, logits_of, wide
+from eureka.attention.fused import plain_beta
+from eureka.attention.mask import Bias, Mask, NoMask
+from eureka.attention.operator import Operator
+from eureka.patching.einsum import as_product
+from eureka.patching.masks import rescaled
+from eureka.patching.sdpa import current, inside_operator, running, uncompiled_method
+from eureka.patching.selfcheck import PLAIN, due, verify
+from eureka.patching.slot import SUBMODULE, base_class, observe
+
+
+class ByHandSite(nn.Module):
+    """A module whose softmax over q·k is the operator of its slot."""
+
+    @staticmethod
+    def wrap(name: str) -> Callable[..., Any]:
+        """A method that runs the method of the base class and follows its products."""
+        return uncompiled_method(_run, name)
+
+
+def _run(module: nn.Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    frame = current()
+    function = getattr(base_class(module), name)
+    if frame is not None and frame.module is module:  # one wrapped method called another
+        return function(module, *args, **kwargs)
+    with running(module, takes_calls=False, idle=True), Follower(module):
+        return function(module, *args, **kwargs)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A tensor that is scale·q·k, or that and more."""
+
+    q: Tensor
+    """(…, Q, D)"""
+    k: Tensor
+    """(…, K, D)"""
+    lead: tuple[int, ...]
+    """The dimensions of the product before Q and K."""
+    scale: float = 1.0
+    bare: bool = True
+    """Whether nothing was done to it but scaling."""
+
+
+class Follower(TorchFunctionMode):
+    """Follows products to their softmax while a module runs."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self._module = module
+        self._products: dict[int, tuple[Callable[[], Tensor | None], Product]] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        frame = current()
+        if frame is None or frame.module is not self._module:  # inside an operator, or inside another site
+            return func(*args, **kwargs)
+        if func in SOFTMAX:
+            return self._softmax(func, args, kwargs)
+        given = [one for one in args if self._of(one) is not None]
+        result = func(*args, **kwargs)
+        if func in MULTIPLY and isinstance(result, Tensor):
+            self._multiplied(func, args, kwargs, result)
+        elif given:
+            self._follow(func, args, kwargs, given[0], result)
+        return result
+
+    def __exit__(self, *error: Any) -> None:
+        self._products.clear()
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def _of(self, value: Any) -> Product | None:
+        held = self._products.get(id(value)) if isinstance(value, Tensor) else None
+        return held[1] if held is not None and held[0]() is value else None
+
+    def _keep(self, tensor: Any, product: Product) -> None:
+        """Know a tensor as a product for as long as it lives."""
+        if isinstance(tensor, Tensor):
+            number = id(tensor)
+            self._products[number] = (weakref.ref(tensor, lambda _: self._products.pop(number, None)), product)
+
+    def _multiplied(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Tensor) -> None:
+        """A product of two tensors may be q·k."""
+        bare, scale = True, 1.0
+        if func in BADDBMM:
+            left, right = (_argument(args, kwargs, number, f"batch{number}") for number in (1, 2))
+            scale, bare = float(kwargs.get("alpha", 1.0)), kwargs.get("beta", 1.0) == 0
+        elif func is torch.einsum:
+            if (pair := as_product(args)) is None:
+                return
+            left, right = pair
+        else:
+            left, right = _argument(args, kwargs, 0, "input"), _argument(args, kwargs, 1, "mat2" if func in BMM else "other")
+        if isinstance(left, Tensor) and isinstance(right, Tensor) and min(left.dim(), right.dim(), result.dim()) >= 3:
+            frame = current()
+            assert frame is not None
+            frame.idle = False
+            lead = tuple(result.shape[:-2])
+            self._keep(result, Product(left, right.transpose(-1, -2), lead, scale, bare))
+
+    def _follow(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], tensor: Tensor, result: Any
+    ) -> None:
+        """What a function makes of a product; a function that is not known here ends the trail."""
+        product = self._products[id(tensor)][1]
+        name = func.__name__.strip("_")
+        if result is not None and not isinstance(result, Tensor):
+            return
+        if name in ("mul", "rmul", "imul") and _is_full(tensor, args):
+            self._keep(result, replace(product, bare=False))  # by a mask of ones and zeros
+        elif name in SCALING:
+            other = next((one for one in (*args, *kwargs.values()) if one is not tensor and not isinstance(one, str)), None)
+            scaled = _scaled(product, other, name, tensor, divided=args[0] is tensor)
+            if scaled is not None:
+                self._keep(result, scaled)
+        elif name in SAME_VALUES:
+            self._keep(result, product)
+        elif name in ADDING:
+            self._keep(tensor if result is None else result, replace(product, bare=False))
+
+    def _softmax(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        logits: Tensor = _first(args, kwargs)
+        product, frame = self._of(logits), current()
+        assert frame is not None
+        if product is None or not _is_last(args, kwargs) or logits.shape[-2:] != (product.q.shape[-2], product.k.shape[-2]):
+            frame.missed = frame.missed or product is not None or (_is_last(args, kwargs) and logits.dim() >= 3)
+            return func(*args, **kwargs)
+        frame.reached = True
+        if 0 in logits.shape:
+            return func(*args, **kwargs)
+        with inside_operator():
+            return self._weights(product, logits, func, args, kwargs)
+
+    def _weights(
+        self, product: Product, logits: Tensor, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        operator: Operator | None = getattr(self._module, SUBMODULE, None)
+        q, k, mask = _parts(product, logits, _heads(self._module))
+        observe(self._module, SUBMODULE, q, k, k, mask, operator)
+        if operator is None:
+            return func(*args, **kwargs)
+        dtype = kwargs.get("dtype") or next((one for one in args if isinstance(one, torch.dtype)), None) or logits.dtype
+
+        def weights(operator: Operator) -> Tensor:
+            return operator.weights(q, k, mask).reshape(logits.shape).to(dtype)
+
+        if due(self._module, SUBMODULE) is not None:
+            verify(self._module, SUBMODULE, lambda: func(*args, **kwargs), lambda: weights(PLAIN))
+        return weights(operator)
+
+
+def _parts(product: Product, logits: Tensor, heads: int | None) -> tuple[Tensor, Tensor, Mask]:
+    """q in the scale of the operators, k, and what was added to scale·q·k as a bias; (B, H, …) each."""
+    (queries, width), keys = product.q.shape[-2:], product.k.shape[-2]
+    lead = _lead(logits, heads)
+    q, k = (x.expand(*product.lead, *x.shape[-2:]).reshape(*lead, -1, width) for x in (product.q, product.k))
+    q = rescaled(q, product.scale)
+    if product.bare:
+        return q, k, NoMask()
+    with full_precision(q):
+        return q, k, Bias(wide(logits.reshape(*lead, queries, keys)) - logits_of(q * plain_beta(q), k))
+
+
+def _lead(logits: Tensor, heads: int | None) -> tuple[int, int]:
+    """(B, H): the dimensions before the last two; where samples and heads are one dimension, the module knows how many heads."""
+    if logits.dim() >= 4:
+        return math.prod(logits.shape[:-3]), logits.shape[-3]
+    both = logits.shape[0]
+    return (both // heads, heads) if heads and both % heads == 0 else (both, 1)
+
+
+def _heads(module: nn.Module) -> int | None:
+    for name in ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead"):
+        value = getattr(module, name, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def _scaled(product: Product, other: Any, name: str, tensor: Tensor, *, divided: bool) -> Product | None:
+    """A product times a number, or times one for each row; None for anything else."""
+    divides = name in DIVIDING
+    if divides and not divided:
+        return None
+    if isinstance(other, (int, float)):
+        return replace(product, scale=product.scale / other if divides else product.scale * other)
+    if not isinstance(other, Tensor):
+        return None
+    if other.dim() and (other.shape[-1] != 1 or other.dim() > len(product.lead) + 2 or tensor.dim() != len(product.lead) + 2):
+        return None
+    return replace(product, q=product.q / other if divides else product.q * other)
+
+
+def _is_full(tensor: Tensor, args: tuple[Any, ...]) -> bool:
+    """Whether a product is multiplied by a number for each key."""
+    other = args[1] if args[0] is tensor else args[0]
+    return isinstance(other, Tensor) and other.dim() > 0 and other.shape[-1] == tensor.shape[-1] > 1
+
+
+def _first(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    return _argument(args, kwargs, 0, "input")
+
+
+def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any], number: int, name: str) -> Any:
+    return args[number] if number < len(args) else kwargs.get(name)
+
+
+def _is_last(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    dim = _argument(args, kwargs, 1, "dim")
+    tensor: Tensor = _first(args, kwargs)
+    return isinstance(dim, int) and dim in (-1, tensor.dim() - 1)
+
+
+SOFTMAX = {torch.softmax, Tensor.softmax, F.softmax}
+BMM = {torch.bmm, Tensor.bmm}
+BADDBMM = {torch.baddbmm, Tensor.baddbmm, Tensor.baddbmm_}
+MULTIPLY = {torch.matmul, Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, torch.einsum, *BMM, *BADDBMM}
+DIVIDING = {"div", "div_", "truediv", "itruediv", "true_divide", "divide"}
+SCALING = {"mul", "mul_", "rmul", "imul", "multiply", *DIVIDING}
+SAME_VALUES = {
+    *("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as", "contiguous", "clone"),
+    *("float", "double", "half", "bfloat16", "to", "type", "type_as"),
+}
+"""Functions that keep the values and their order."""
+ADDING = {
+    *("add", "add_", "radd", "iadd", "sub", "sub_", "isub", "masked_fill", "masked_fill_", "where", "setitem"),
+    *("maximum", "max", "clamp", "clamp_", "clip", "clamp_min", "nan_to_num"),
+}
+"""Functions that add something to some of the values, or hide some of them."""

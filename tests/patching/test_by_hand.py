@@ -1,0 +1,165 @@
+"""Attention that is written out: q·k, scale, masks, softmax and the product with v in the module's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import eureka
+from eureka.errors import RequestError, WorkError
+
+B, N, E, H = 3, 6, 12, 2
+D = E // H
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.qkv = nn.Linear(E, 3 * E)
+        self.num_heads, self.head_dim = H, D
+        self.bias = nn.Parameter(torch.randn(H, N, N))
+
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.qkv(x).unflatten(-1, (3, H, D)).permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+
+class Plain(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        weights: Tensor = (q @ k.transpose(-2, -1) / D**0.5).softmax(-1)
+        return (weights @ v).transpose(1, 2).flatten(2)
+
+
+class Masked(Base):
+    """As GPT-J: a scale that is a tensor, a mask by torch.where, an additive bias."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        scores = torch.matmul(q, k.transpose(-1, -2)) / torch.tensor(D**0.5)
+        seen = torch.ones(N, N, dtype=torch.bool).tril()
+        scores = torch.where(seen, scores, torch.finfo(scores.dtype).min) + self.bias
+        return (F.softmax(scores, dim=-1) @ v).transpose(1, 2).flatten(2)
+
+
+class InPlace(Base):
+    """As Bloom and XLM: heads folded into the batch, baddbmm, masked_fill_, views."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (one.reshape(B * H, N, D) for one in self.heads(x))
+        alibi = self.bias[None].expand(B, -1, -1, -1).reshape(B * H, N, N)
+        scores = alibi.baddbmm(q, k.transpose(1, 2), beta=1.0, alpha=D**-0.5).view(B, H, N, N)
+        scores = scores.masked_fill(torch.ones(N, N, dtype=torch.bool).triu(1), float("-inf"))
+        weights = torch.softmax(scores, dim=-1).view(B * H, N, N)
+        return torch.bmm(weights, v).view(B, H, N, D).transpose(1, 2).flatten(2)
+
+
+class Einsum(Base):
+    """As XLNet: einsum with the sequence in front; and as Swin v2, a scale for each head."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (one.permute(2, 0, 1, 3) for one in self.heads(x))
+        scale = torch.arange(1.0, H + 1, dtype=x.dtype)[:, None, None]
+        scores = torch.einsum("ibnd,jbnd->bnij", q, k) * scale + self.bias
+        mixed = torch.einsum("bnij,jbnd->ibnd", scores.softmax(dim=3), v)
+        return mixed.permute(1, 0, 2, 3).flatten(2)
+
+
+class Capped(Base):
+    """Something that no scale and no bias is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        weights: Tensor = (q @ k.transpose(-2, -1) / D**0.5).tanh().softmax(-1)
+        return (weights @ v).transpose(1, 2).flatten(2)
+
+
+FOLLOWED = [Plain, Masked, InPlace, Einsum]
+
+
+def run(model: nn.Module, x: Tensor) -> list[Tensor]:
+    model.zero_grad()
+    outputs: Tensor = model(x)
+    outputs.square().sum().backward()  # type: ignore[no-untyped-call]
+    return [outputs.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+
+def given() -> Tensor:
+    return 2 * torch.randn(B, N, E, generator=torch.Generator().manual_seed(1), dtype=torch.double)
+
+
+@pytest.mark.parametrize("cls", FOLLOWED, ids=lambda cls: cls.__name__)
+def test_with_plain_softmax_it_is_itself_in_outputs_and_gradients(cls: Callable[[], nn.Module]) -> None:
+    model, x = cls().double(), given()
+    wanted = run(model, x)
+    with eureka.patch(model, "softmax") as patched:
+        assert [site.kind for site in patched.sites] == ["by_hand"]
+        for one, other in zip(run(model, x), wanted, strict=True):
+            torch.testing.assert_close(one, other)
+    assert all(torch.equal(one, other) for one, other in zip(run(model, x), wanted, strict=True))
+    assert type(model) is cls
+
+
+def parts(model: Any, x: Tensor) -> dict[str, Any]:
+    """What the explicit formula needs: hidden keys, scale and bias of each class."""
+    causal = torch.ones(N, N, dtype=torch.bool).triu(1)
+    q, k, v = model.heads(x)
+    bias = model.bias.to(x.dtype)
+    if isinstance(model, Einsum):
+        q = q * torch.arange(1.0, H + 1, dtype=x.dtype)[:, None, None]
+        return {"q": q, "k": k, "v": v, "hidden": None, "scale": 1.0, "bias": bias}
+    hidden = None if isinstance(model, Plain) else causal
+    return {"q": q, "k": k, "v": v, "hidden": hidden, "scale": D**-0.5, "bias": None if isinstance(model, Plain) else bias}
+
+
+@pytest.mark.parametrize("cls", FOLLOWED, ids=lambda cls: cls.__name__)
+def test_norm_softmax_is_the_explicit_formula(cls: Callable[[], nn.Module], explicit: Callable[..., Tensor]) -> None:
+    model, x = cls().double(), given()
+    with eureka.patch(model, "norm_softmax"):
+        found = model(x)
+    torch.testing.assert_close(found, explicit(**parts(model, x)).transpose(1, 2).flatten(2))
+    assert (found - model(x)).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("fix", ["learnable_temperature", "qk_norm", "ssmax", "qk_layernorm", "sigmoid", "linear", "sinkhorn"])
+def test_other_operators_get_the_heads_that_the_module_has(fix: str) -> None:
+    model = InPlace().double()
+    with eureka.patch(model, fix):
+        found = run(model, given())
+    assert all(one.isfinite().all() for one in found)
+
+
+def test_what_cannot_be_followed_is_said_on_the_first_call_and_undone() -> None:
+    model, x = Capped().double(), given()
+    wanted = model(x)
+    patched = eureka.patch(model, "norm_softmax")
+    with pytest.raises(WorkError, match="Capped was patched, but this call of it made no attention call that could be swapped"):
+        model(x)
+    assert not patched.active
+    assert torch.equal(model(x), wanted)
+
+
+def test_a_control_that_needs_values_is_refused_when_patched() -> None:
+    with pytest.raises(RequestError, match="writes its softmax out, where GradientBalance cannot reach its values"):
+        eureka.patch(Plain(), "gradient_balance")
+
+
+def test_a_probe_sees_attention_that_is_written_out() -> None:
+    model = Masked().double()
+    with eureka.AttentionProbe(model) as probe, probe.look():
+        model(given())
+    assert len(probe.records[0].sites[0].values["entropy"]) == H
+
+
+def test_autocast_and_compilation_reach_it() -> None:
+    model, x = Plain(), given().float()
+    with eureka.patch(model, "norm_softmax"):
+        wanted = model(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.testing.assert_close(model(x).float(), wanted, rtol=0.1, atol=0.1)
