@@ -1059,7 +1059,9 @@ def test_positions_are_rescaled_although_the_softmax_is_out_of_reach() -> None:
     assert note.startswith("the logits of blocks.0 and blocks.1 are as they were: each computes the softmax of attention by")
     assert re.search(r"\(test_clear_start\.py:\d+\)\.$", note)  # where it does so
     message = refusal(model, ids(), positions=None)
-    assert message == "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 computes the softmax of attention by itself."
+    assert message.startswith(
+        "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 computes the softmax of attention by itself ("
+    )
 
 
 def test_a_model_without_values_is_refused() -> None:

@@ -26,7 +26,7 @@ class Sinkhorn(ExplicitOperator):
 
     rows_depend_on_each_other = True
 
-    def __init__(self, *, iterations: Annotated[int, Field(ge=0, le=1000)] = 3) -> None:
+    def __init__(self, *, iterations: Annotated[int, Field(ge=0, le=10_000)] = 3) -> None:
         super().__init__()
         if iterations < 0:
             raise RequestError(f"iterations must be 0 or more, not {iterations}.")

@@ -70,6 +70,7 @@ def run_study(
 
     end, pool = time.monotonic() + seconds(budget), make_pool(on, workers)
     for study in studies:
+        study.check()
         sys.stderr.write(f"{plural(len(study.configs), 'run')} in {study.folder}.\n")
     folders = [study.prepare() for study in studies]
     documents: list[dict[str, Any]] = []

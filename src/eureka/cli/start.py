@@ -19,6 +19,15 @@ def main() -> NoReturn:
     except Stopped as stop:
         ignore_signals()
         sys.stderr.write(f"eureka: {INTERRUPTED}\n")
-        sys.stdout.flush()
-        os._exit(128 + stop.signum)  # a library that was interrupted while it was imported may die as the interpreter ends
+        _end(128 + stop.signum)  # a library that was interrupted while it was imported may die as the interpreter ends
+    replicas = sys.modules.get("eureka.training.replicas")
+    if replicas is not None and replicas.leave():
+        _end(code)  # threads of the group that was left may abort the process as the interpreter ends
     sys.exit(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End at once, with all output written."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

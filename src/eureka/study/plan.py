@@ -73,10 +73,14 @@ class Study:
             raise RequestError(" ".join(dict.fromkeys(problems)))
         return cls(folder, list(configs.values()), recipe)
 
-    def prepare(self) -> list[RunFolder]:
-        """Lay out the run folders, so that the whole study can be seen before its first run has begun."""
+    def check(self) -> None:
+        """Refuse parts that break their contract, and a folder that cannot be made."""
         check_contracts(self.configs)
         make_folder(self.folder)
+
+    def prepare(self) -> list[RunFolder]:
+        """Lay out the run folders, so that the whole study can be seen before its first run has begun."""
+        self.check()
         return [self._prepare(config) for config in self.configs]
 
     def runs(self) -> list[Run]:

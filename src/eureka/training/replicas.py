@@ -64,14 +64,16 @@ def join_replicas(batch_size: int, device: str) -> Replicas:
         raise RequestError(f"training.batch_size ({batch_size}) must be a multiple of the number of processes ({count}).")
     if not dist.is_initialized():
         dist.init_process_group("nccl" if device == "cuda" else "gloo")
-        atexit.register(_leave)
+        atexit.register(leave)
     return Replicas(dist.get_rank(), count)
 
 
-def _leave() -> None:
-    """Its threads must end before the process does, or the process may die of them after all work is done."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
+def leave() -> bool:
+    """Leave the group of processes, whose threads must end before this process does; whether there was one."""
+    if not dist.is_initialized():
+        return False
+    dist.destroy_process_group()
+    return True
 
 
 def map_batch(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
