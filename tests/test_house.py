@@ -174,7 +174,7 @@ def test_an_unknown_attribute_is_an_attribute_error() -> None:
         eureka.detekt  # noqa: B018
 
 
-HEAVY = ("torch", "transformers", "ray", "plotly", "sklearn", "scipy")
+HEAVY = ("torch", "transformers", "ray", "plotly", "sklearn", "scipy", "pydantic", "numpy")
 
 
 def heavy_modules_after(statement: str) -> set[str]:

@@ -15,10 +15,10 @@ from eureka.cli.options import JsonOption, print_json
 from eureka.errors import DamagedRunError, RequestError
 from eureka.files import check_folder
 from eureka.formats import plural
-from eureka.runs import RunFolder, find_runs
 
 if TYPE_CHECKING:
     from eureka.forks.given import Given
+    from eureka.runs import RunFolder
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")
 HANDING_OVER = """\
@@ -82,6 +82,8 @@ def _function(what: str) -> Given:
 
 def _run_of(path: Path) -> RunFolder | None:
     """The run that a path names; None if it is something else, which may be a log."""
+    from eureka.runs import RunFolder, find_runs
+
     folder = RunFolder(path.parent.parent if path.suffix == ".pt" else path)
     try:
         if (path.is_dir() or path.suffix == ".pt") and folder.config() is not None:
