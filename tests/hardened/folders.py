@@ -12,19 +12,10 @@ from pathlib import Path
 from eureka.config import RunConfig
 from eureka.errors import EurekaError
 from eureka.experiment import run
-from eureka.runs import Metrics
 from tests.conftest import tiny_config
 from tests.curves.fuzzing import MUTATIONS
 from tests.hardened.attack import Attack, command
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-def kill(line: Metrics) -> None:
-    if line.step >= 15:
-        raise Killed
+from tests.training.killing import Killed, killed_at
 
 
 def originals(folder: Path) -> tuple[RunConfig, list[Path]]:
@@ -32,7 +23,7 @@ def originals(folder: Path) -> tuple[RunConfig, list[Path]]:
     config = tiny_config(probe_every=5)
     run(config, folder / "ended")
     with contextlib.suppress(Killed):
-        run(config, folder / "killed", kill)
+        run(config, folder / "killed", killed_at(15))
     return config, [folder / "ended", folder / "killed"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,11 @@ from eureka.attention.registry import FIXES
 from eureka.config import RunConfig, run_config
 from eureka.errors import DamagedRunError, RequestError
 from eureka.experiment import build, run
-from eureka.runs import Metrics, ProbeRecord, RunFolder
+from eureka.runs import ProbeRecord, RunFolder
 from eureka.training.checkpoint import checkpoint_files, load_checkpoint, save_checkpoint
 from eureka.training.loop import VALIDATION_SEED
 from eureka.training.signals import Interrupted
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-def killed_at(step: int) -> Callable[[Metrics], None]:
-    def on_log(line: Metrics) -> None:
-        if line.step >= step:
-            raise Killed
-
-    return on_log
+from tests.training.killing import Killed, killed_at
 
 
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:

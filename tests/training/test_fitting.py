@@ -12,22 +12,11 @@ import torch
 from eureka.config import RunConfig
 from eureka.errors import DamagedRunError
 from eureka.experiment import run
-from eureka.runs import Metrics, RunFolder
+from eureka.runs import RunFolder
 from eureka.training.checkpoint import checkpoint_files
+from tests.training.killing import Killed, killed_at
 
 State = dict[str, Any]
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-def killed_at(step: int) -> Callable[[Metrics], None]:
-    def on_log(line: Metrics) -> None:
-        if line.step >= step:
-            raise Killed
-
-    return on_log
 
 
 def without(key: str) -> Callable[[State], object]:
