@@ -255,7 +255,7 @@ def race(
     kinds: Annotated[str, typer.Option(metavar="A,B,…", help="Kinds of runs.")] = ",".join(KINDS),
     seeds: Annotated[int, typer.Option(metavar="N", help="Seeds from the first one on.")] = 3,
     first: Annotated[int, typer.Option(metavar="N", help="The first seed.")] = 0,
-    most: Annotated[int | None, typer.Option(metavar="N", help="Steps after the race at most. [default: by kind]")] = None,
+    most: Annotated[int | None, typer.Option(metavar="N", help="Steps after the race at most. (default: by kind)")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write outcomes.csv there; go on where it ends.")] = None,
     json: JsonOption = False,
 ) -> None:

@@ -14,7 +14,6 @@ import typer
 
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, listed
 from eureka.cli.run_study import (
-    MOST_RUNS,
     Advice,
     BudgetOption,
     MaxRunsOption,
@@ -37,19 +36,19 @@ def compare(
     recipe: RecipeArgument,
     fix: Annotated[str, typer.Option(metavar="A,B,…", help="The fixes to compare; `eureka fixes` lists them.")] = DEFAULT_FIXES,
     start: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="How the model starts; `eureka fixes` lists them. [default: the recipe's]")
+        str | None, typer.Option(metavar="A,B,…", help="How the model starts; `eureka fixes` lists them. (default: the recipe's)")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(metavar="N", help="Seeds 0 to N - 1; with --until-sure at most these. [default: 3, or 30]")
+        int | None, typer.Option(metavar="N", help="Seeds 0 to N - 1; with --until-sure at most these. (default: 3, or 30)")
     ] = None,
-    lr: Annotated[str | None, typer.Option(metavar="X,Y,…", help="Learning rates. [default: the recipe's]")] = None,
+    lr: Annotated[str | None, typer.Option(metavar="X,Y,…", help="Learning rates. (default: the recipe's)")] = None,
     out: OutOption = None,
     changes: SetOption = None,
     fast: FastOption = False,
     on: OnOption = DEFAULT_PLACE,
     workers: WorkersOption = None,
     budget: BudgetOption = None,
-    max_runs: MaxRunsOption = MOST_RUNS,
+    max_runs: MaxRunsOption = None,
     until_sure: Annotated[
         bool, typer.Option("--until-sure", help="Add seeds in rounds until each verdict against softmax is decided.")
     ] = False,
@@ -103,11 +102,11 @@ def _study(
     lr: str | None,
     out: Path | None,
     changes: list[str],
-    most: int,
+    most: int | None,
 ) -> Study:
     from eureka.attention.registry import FIXES
     from eureka.recipes import recipe as find_recipe
-    from eureka.study.plan import LARGEST_COUNT, Study, check_count
+    from eureka.study.plan import LARGEST_COUNT, MOST_RUNS, Study, check_count
 
     base = find_recipe(recipe).but(assignments(changes))
     names = listed("--fix", fix, str)
@@ -119,7 +118,7 @@ def _study(
             raise RequestError(f"--lr {rate:g}: a learning rate must be above 0.")
     starts = {} if start is None else {"model.start": _starts(start)}
     grid = {"training.seed": range(min(seeds, LARGEST_COUNT)), "training.lr": rates, **starts, "attention.name": names}
-    check_count(math.prod(map(len, grid.values())), most)
+    check_count(math.prod(map(len, grid.values())), most or MOST_RUNS)
     return Study.over(base, grid, out or Path("runs") / recipe, recipe)
 
 

@@ -39,17 +39,17 @@ def detect(
         ),
     ],
     column: Annotated[
-        str | None, typer.Option("--column", metavar="C", help="The curve. [default: all losses and metrics]")
+        str | None, typer.Option("--column", metavar="C", help="The curve. (default: all losses and metrics)")
     ] = None,
     step_column: Annotated[
-        str | None, typer.Option("--step-column", metavar="C", help="The step. [default: the best that rises]")
+        str | None, typer.Option("--step-column", metavar="C", help="The step. (default: the best that rises)")
     ] = None,
     lr_column: Annotated[
-        str | None, typer.Option("--lr-column", metavar="C", help="The learning rate. [default: by name]")
+        str | None, typer.Option("--lr-column", metavar="C", help="The learning rate. (default: by name)")
     ] = None,
     lr_file: Annotated[Path | None, typer.Option("--lr-file", metavar="FILE", help="A log of the learning rate alone.")] = None,
     rising: Annotated[
-        bool | None, typer.Option("--rising/--falling", help="More is better, or less. [default: by the name of the metric]")
+        bool | None, typer.Option("--rising/--falling", help="More is better, or less. (default: by the name of the metric)")
     ] = None,
     classes: Annotated[
         int | None, typer.Option("--classes", metavar="N", min=2, help="Classes, or tokens: a plateau at ln N is told as chance.")

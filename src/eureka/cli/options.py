@@ -23,7 +23,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 FastOption = Annotated[
     bool, typer.Option("--fast", help="Let the device choose faster kernels whose last bits may change from run to run.")
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the runs are kept. [default: runs/RECIPE]")]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the runs are kept. (default: runs/RECIPE)")]
 
 
 def assignments(texts: Sequence[str] | None) -> dict[str, Any]:

@@ -27,18 +27,18 @@ def race(
         ),
     ],
     remedies: Annotated[
-        str | None, typer.Option("--remedies", metavar="A,B,…|all", help="What to try. [default: the most promising]")
+        str | None, typer.Option("--remedies", metavar="A,B,…|all", help="What to try. (default: the most promising)")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", min=2, help="How far forks go on. [default: 320; of a run, its length]")
+        int | None, typer.Option("--steps", metavar="N", min=2, help="How far forks go on. (default: 320; of a run, its length)")
     ] = None,
     at: Annotated[
-        int | None, typer.Option("--at", metavar="STEP", help="Of a run: fork at this step. [default: the last]")
+        int | None, typer.Option("--at", metavar="STEP", help="Of a run: fork at this step. (default: the last)")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of a function: the random numbers that forks draw.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Of a run: where the forks are kept. [default: runs/race/RUN-at-STEP]"),
+        typer.Option("--out", metavar="DIR", help="Of a run: where the forks are kept. (default: runs/race/RUN-at-STEP)"),
     ] = None,
     on: OnOption = "local",
     workers: WorkersOption = None,

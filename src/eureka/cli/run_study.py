@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 OnOption = Annotated[
     str, typer.Option("--on", metavar="local|ray[:ADDRESS]", help="Carry the runs out on this machine or on a Ray cluster.")
 ]
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Runs at a time, locally. [default: one for each core]")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Runs at a time, locally. (default: one for each core)")]
 BudgetOption = Annotated[str | None, typer.Option("--budget", metavar="TIME", help="Stop after this long, as in 90s, 45m or 2h.")]
-MaxRunsOption = Annotated[int, typer.Option("--max-runs", metavar="N", min=1, help="Refuse a study of more runs than that.")]
-MOST_RUNS = 10_000
+MaxRunsOption = Annotated[
+    int | None, typer.Option("--max-runs", metavar="N", min=1, help="Refuse a study of more runs than that. (default: 10,000)")
+]
 Advise = Callable[["Summary", "Pool"], "Advice | None"]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

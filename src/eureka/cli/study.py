@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eureka.cli.options import JsonOption, print_json
-from eureka.cli.run_study import MOST_RUNS, BudgetOption, MaxRunsOption, OnOption, WorkersOption, run_study
+from eureka.cli.run_study import BudgetOption, MaxRunsOption, OnOption, WorkersOption, run_study
 from eureka.errors import RequestError
 from eureka.formats import fixed
 
@@ -22,7 +22,7 @@ def study(
     what: Annotated[str, typer.Argument(metavar="FILE.yaml | status", help="The study's file, or the word 'status'.")],
     folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="With 'status': the folder of the study.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where the runs are kept. [default: runs/FILE]")
+        Path | None, typer.Option("--out", metavar="DIR", help="Where the runs are kept. (default: runs/FILE)")
     ] = None,
     known: Annotated[
         Path | None,
@@ -31,7 +31,7 @@ def study(
     on: OnOption = "local",
     workers: WorkersOption = None,
     budget: BudgetOption = None,
-    max_runs: MaxRunsOption = MOST_RUNS,
+    max_runs: MaxRunsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Carry out the study that a file describes, or complete what is missing of it; or look at one while it runs.
@@ -44,10 +44,10 @@ def study(
         return
     if folder is not None:
         raise RequestError(f"unexpected argument {folder}; the folder of the runs is given with --out.")
-    from eureka.study.plan import read_plans
+    from eureka.study.plan import MOST_RUNS, read_plans
 
     path = Path(what)
-    plans = read_plans(path, out or Path("runs") / path.stem, max_runs)
+    plans = read_plans(path, out or Path("runs") / path.stem, max_runs or MOST_RUNS)
     if known is not None:
         _take(known, plans)
     run_study(f"eureka study {path.name}", plans, on=on, workers=workers, budget=budget, json=json)
