@@ -38,6 +38,7 @@ from eureka.cli.table import print_table
 from eureka.errors import UnknownNameError
 from eureka.experiment import build
 from eureka.formats import NONE
+from eureka.racing.run import STEPS
 from eureka.recipes import recipe
 from eureka.runs import Metrics
 from eureka.tasks.task import Batch, Task
@@ -69,7 +70,7 @@ TILES: dict[str, Any] = {
     "task.tokens": 1, "task.noise": 0.7, "training.validation_samples": 512,
 }  # fmt: skip
 """Tiles of one token each: the same plateau in a fifth of the time."""
-PICTURES: dict[str, Any] = {"training.batch_size": 64, "training.validation_samples": 256}
+PICTURES: dict[str, Any] = {"training.batch_size": 128, "training.validation_samples": 256}
 SENTENCES: dict[str, Any] = {"training.batch_size": 16, "training.validation_samples": 64}
 CLEAR_NORM = {"model.start": "clear_positions", "attention.name": "norm_softmax"}
 FAINT = {"model.position_init_scale": 0.1}
@@ -77,7 +78,7 @@ GPT = {"model.name": "hf_gpt2", "model.depth": 2, "model.heads": 1}
 
 KINDS = {
     "tiles": Kind(recipe="tiles", changes={**TILES, "training.lr": 1e-4}, before=1200, most=4000),
-    "main": Kind(recipe="small/main", changes=PICTURES, before=600, most=4000),
+    "main": Kind(recipe="small/main", changes={**PICTURES, "training.lr": 1e-4}, before=600, most=4000),
     "induction": Kind(recipe="small/induction", changes={**SENTENCES, **GPT}, before=400, most=4000),
     "rate": Kind(recipe="tiles", changes={**TILES, **CLEAR_NORM, "training.lr": 1e-5}, before=300, most=4000),
     "positions": Kind(recipe="tiles", changes={**TILES, **FAINT, "training.lr": 1e-4}, before=1200, most=4000),
@@ -184,7 +185,7 @@ def measure(name: str, seed: int, most: int | None = None) -> Outcome:
     run, most = Run(kind, seed), most or kind.most
     run.warm_up(kind.before)
     waiting = copy.deepcopy(run)
-    race = eureka.race(run.model, list(run.batches(320)), loss=run.loss, optimizer=run.optimizer, seed=seed)
+    race = eureka.race(run.model, list(run.batches(STEPS)), loss=run.loss, optimizer=run.optimizer, seed=seed)
     sys.stderr.write(f"{name}, seed {seed}, loss {race.losses['wait'][0]:.3f}:\n{race}\n")
     raced, watched = None, most if kind.healthy else 0
     if not kind.healthy and race.winner != "wait":

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from eureka.errors import RequestError
 from eureka.forks.case import Fork
 from eureka.forks.state import KeptState
 from eureka.racing.accumulation import accumulate
-from eureka.racing.remedies import CATALOGUE, DEFAULT, choose, rate_times
+from eureka.racing.remedies import CATALOGUE, DEFAULT, choose, drawn_anew, rate_times
 from eureka.racing.remedy import Remedy, applied
-from tests.racing.runs import Run, assert_equal, everything, reader
+from tests.racing.runs import Run, assert_equal, convolutions, everything, reader
 
 NAMED = {remedy.name: remedy for remedy in CATALOGUE}
 
@@ -96,7 +97,42 @@ def test_clear_positions_are_as_loud_as_the_content() -> None:
         applied(NAMED["clear_positions"], fork_of(run))
 
 
-def test_six_are_raced_unless_others_are_asked_for() -> None:
+def test_a_new_start_draws_every_matrix_anew_at_its_size_and_keeps_what_is_zero_or_frozen() -> None:
+    run = reader()
+    weights = dict(run.model.named_parameters())
+    with torch.no_grad():
+        weights["embed.weight"][3] = 0.0
+        weights["head.bias"].fill_(0.7)
+    weights["head.weight"].requires_grad_(False)
+    before = {name: weight.detach().clone() for name, weight in weights.items()}
+    drawn_anew(fork_of(run))
+    for name, weight in weights.items():
+        if weight.ndim == 1 or not weight.requires_grad:
+            assert torch.equal(weight, before[name]), name
+        else:
+            drawn = weight.detach()
+            overlap = nn.functional.cosine_similarity(drawn.flatten(), before[name].flatten(), dim=0)
+            assert abs(float(overlap)) < 0.35, name
+            assert float(drawn.square().mean().sqrt()) == pytest.approx(float(before[name].square().mean().sqrt()), rel=0.25)
+    assert not weights["embed.weight"][3].any()
+    assert not run.optimizer.state
+
+
+def test_a_new_start_of_bfloat16_weights_stays_bfloat16() -> None:
+    run = reader()
+    run.model.to(torch.bfloat16)
+    drawn_anew(fork_of(run))
+    assert {parameter.dtype for parameter in run.model.parameters()} == {torch.bfloat16}
+    assert all(bool(parameter.isfinite().all()) for parameter in run.model.parameters())
+
+
+def test_a_model_without_attention_starts_over_without_norm_softmax() -> None:
+    run = convolutions()
+    made = applied(NAMED["start_over"], Fork(run.model, run.optimizer, run.batches[0]))
+    assert made.without
+
+
+def test_seven_are_raced_unless_others_are_asked_for() -> None:
     assert [remedy.name for remedy in choose(None)] == [remedy.name for remedy in CATALOGUE][:DEFAULT]
     assert len(choose("all")) == len(CATALOGUE) == len(NAMED)
     assert choose("rate_x3") == [NAMED["rate_x3"]]

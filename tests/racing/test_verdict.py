@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from eureka.racing.rungs import rungs, stay, total
+from eureka.racing.rungs import expected, rungs, stay, total
 from eureka.racing.verdict import Verdict, difference, gain, has_leapt, in_words, judge, learned, winner
 
 
@@ -155,17 +155,52 @@ def test_the_winner_is_who_leapt_or_whose_interval_begins_highest() -> None:
 
 
 def test_rungs_cost_what_they_say() -> None:
-    assert total(rungs(6, 320)) == 7 * 80 + 4 * 80 + 3 * 160
+    assert total(rungs(7, 480)) == 8 * 80 + 5 * 80 + 4 * 160 + 4 * 160
     assert [rung.until for rung in rungs(3, 200)] == [80, 160, 200]
     assert rungs(1, 10)[0].until == 10
     assert [rung.remedies for rung in rungs(1, 320)] == [1, 1, 1]
     assert rungs(0, 80)[-1].remedies == 0
 
 
-def test_who_would_be_lowest_stays_though_its_loss_is_higher() -> None:
-    rough = list(3.0 - 0.04 * np.arange(40.0))
-    assert stay([[1.0] * 40, [1.01] * 40, rough, [1.02] * 40], 2) == [0, 2]
+def stays(losses: list[list[float]], count: int, wait: list[float] | None = None) -> list[int]:
+    wait = [1.0] * 40 if wait is None else wait
+    return stay([expected(one, wait) for one in losses], count)
 
 
-def test_of_those_that_are_level_the_first_stay() -> None:
-    assert stay([[1.0] * 40] * 5, 3) == [0, 1, 2]
+def test_a_loss_that_is_higher_and_falls_towards_waiting_stays() -> None:
+    falls = list(3.0 - 0.04 * np.arange(40.0))
+    assert stays([[1.0] * 40, falls, [1.5] * 40], 3) == [0, 1]
+
+
+def test_who_would_stay_clearly_above_waiting_is_given_up_even_if_there_is_room() -> None:
+    wait = list(1.0 + noise(80, 1))
+    above = [list(1.1 + noise(80, seed)) for seed in (2, 3)]
+    assert stays([*above, wait], 3, wait) == [2]
+
+
+def test_noise_does_not_give_up_a_fork_that_is_level() -> None:
+    wait = list(1.0 + noise(80, 1, 0.1))
+    kept = [stays([list(1.0 + noise(80, seed, 0.1))], 1, wait) for seed in range(2, 102)]
+    assert sum(one == [0] for one in kept) >= 95
+
+
+def test_of_those_that_are_level_the_first_stay_behind_those_who_lead() -> None:
+    assert stays([[1.0] * 40] * 5, 3) == [0, 1, 2]
+    assert stays([[1.0] * 40] * 4 + [[0.9] * 40], 3) == [0, 1, 4]
+
+
+def test_a_calmer_fork_does_not_lead() -> None:
+    assert expected([0.9] * 40, [1.0] * 40).lead > 0.05
+    assert expected([0.9] * 40, [1.0] * 40, calms=True).lead == 0.0
+
+
+def test_a_new_start_is_not_given_up_for_its_loss() -> None:
+    assert expected([2.0] * 40, [1.0] * 40).hopeless
+    assert not expected([2.0] * 40, [1.0] * 40, restarts=True).hopeless
+    assert expected([2.0] * 40, [1.0] * 40, restarts=True).lead == 0.0
+
+
+def test_before_the_first_step_nobody_leads_and_nobody_is_hopeless() -> None:
+    nothing = expected([], [1.0])
+    assert nothing.lead == 0.0
+    assert not nothing.hopeless

@@ -30,7 +30,7 @@ def race(
         str | None, typer.Option("--remedies", metavar="A,B,…|all", help="What to try. (default: the most promising)")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", min=2, help="How far forks go on. (default: 320; of a run, its length)")
+        int | None, typer.Option("--steps", metavar="N", min=2, help="How far forks go on. (default: 480; of a run, its length)")
     ] = None,
     at: Annotated[
         int | None, typer.Option("--at", metavar="STEP", help="Of a run: fork at this step. (default: the last)")

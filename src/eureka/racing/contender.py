@@ -35,6 +35,16 @@ class Contender:
     def running(self) -> bool:
         return not self.skipped and all(map(math.isfinite, self.losses[-1:]))
 
+    @property
+    def calms(self) -> bool:
+        """Whether its remedy only takes noise out of the steps."""
+        return getattr(self.remedy, "calms", False)
+
+    @property
+    def restarts(self) -> bool:
+        """Whether its remedy is a new start."""
+        return getattr(self.remedy, "restarts", False)
+
     def begin(self, make_fork: Callable[[], Fork], parking: Parking) -> None:
         """Make the fork and apply the remedy; one that cannot be applied says why."""
         fork = make_fork()

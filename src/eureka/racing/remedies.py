@@ -1,4 +1,5 @@
-"""The remedies by name, the most promising first: where two are level, the first one stays in the race."""
+"""The remedies by name, in the order of their turns in a race: the promising first, and of those the gentle. The first stay where
+the losses do not tell."""
 
 from __future__ import annotations
 
@@ -162,6 +163,24 @@ def rate_times(factor: float) -> Apply:
     return apply
 
 
+@torch.no_grad()
+def drawn_anew(fork: Fork) -> Applied:
+    """Every weight matrix that is trained is drawn anew at the size it has, and the optimiser forgets its moments.
+
+    A model that has sat on a plateau has learned to do without what it must look at, and leaves it later than a new one does. Its
+    own initialisation is not known here. Its sizes are: what is 0 stays 0, and norms and biases stay as they are.
+    """
+    generators: dict[torch.device, torch.Generator] = {}
+    for parameter in fork.model.parameters():
+        if parameter.requires_grad and parameter.ndim > 1 and parameter.is_floating_point():
+            own = generators.setdefault(parameter.device, torch.Generator(parameter.device).manual_seed(0))
+            size = parameter.float().square().mean().sqrt()
+            drawn = torch.empty_like(parameter, dtype=torch.float32).normal_(generator=own) * size
+            parameter.copy_(torch.where(parameter == 0, torch.zeros_like(drawn), drawn))
+    fork.optimizer.state.clear()
+    return Applied(lambda: None)
+
+
 def fresh_optimizer(fork: Fork) -> None:
     """The optimiser forgets its moments."""
     if not any(fork.optimizer.state.values()):
@@ -202,12 +221,14 @@ def made_of(
     lasting: Sequence[Apply] = (),
     factor: float | None = None,
     any_part: bool = False,
+    restarts: bool = False,
     code: str = "",
 ) -> Remedy:
     """A remedy of changes that a checkpoint holds, and of changes that have to be made again when it is loaded.
 
     factor    of the learning rate
     any_part  parts that cannot be applied are left out
+    restarts  it is a new start
     code      how to do it by hand
     """
     join = where_possible if any_part else several
@@ -216,25 +237,19 @@ def made_of(
     whole = several(join(*weights, *lasting), *rates)
     by_hand = "\n".join(filter(None, [code, f"{RATE} *= {factor:g}" if factor is not None else ""]))
     calms = factor is not None and factor < 1
-    return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand, calms)
+    return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand, calms, restarts)
 
 
 RATE = "for group in optimizer.param_groups: group['lr']"
 CLEAR = "eureka.clear_start(model, inputs, logits=None, trained=True)"
 PATCH = 'eureka.patch(model, "norm_softmax")'
+CLEAR_NEW = "eureka.clear_start(model, inputs, logits=None)"
+NEW = "model, optimizer = …  # as at the start of your script: new weights"
 CLEAR_POSITIONS = rescaled(1.0, None)
 NORM_SOFTMAX = operator("norm_softmax")
 
 CATALOGUE: tuple[Remedy, ...] = (
     made_of("rate_x10", "ten times the learning rate", factor=10),
-    made_of(
-        "clear_norm_softmax",
-        "learned positions as loud as the content, and NormSoftmax",
-        weights=[CLEAR_POSITIONS],
-        lasting=[NORM_SOFTMAX],
-        any_part=True,
-        code=f"{CLEAR}\n{PATCH}",
-    ),
     made_of(
         "clear_norm_softmax_x10",
         "learned positions as loud as the content, NormSoftmax, and ten times the learning rate",
@@ -245,13 +260,40 @@ CATALOGUE: tuple[Remedy, ...] = (
         code=f"{CLEAR}\n{PATCH}",
     ),
     made_of(
+        "start_over_x10",
+        "a new start: every weight matrix drawn anew, learned positions as loud as the content, NormSoftmax, ten times the rate",
+        weights=[drawn_anew, CLEAR_POSITIONS],
+        lasting=[NORM_SOFTMAX],
+        factor=10,
+        any_part=True,
+        restarts=True,
+        code=f"{NEW}\n{CLEAR_NEW}\n{PATCH}",
+    ),
+    made_of(
+        "clear_norm_softmax",
+        "learned positions as loud as the content, and NormSoftmax",
+        weights=[CLEAR_POSITIONS],
+        lasting=[NORM_SOFTMAX],
+        any_part=True,
+        code=f"{CLEAR}\n{PATCH}",
+    ),
+    made_of(
+        "start_over",
+        "a new start: every weight matrix drawn anew, learned positions as loud as the content, and NormSoftmax",
+        weights=[drawn_anew, CLEAR_POSITIONS],
+        lasting=[NORM_SOFTMAX],
+        any_part=True,
+        restarts=True,
+        code=f"{NEW}\n{CLEAR_NEW}\n{PATCH}",
+    ),
+    made_of("rate_x3", "three times the learning rate", factor=3),
+    made_of("rate_tenth", "a tenth of the learning rate", factor=1 / 10),
+    made_of(
         "temperature_third",
         "softmax at a temperature of 1/3",
         lasting=[operator("temperature", temperature=1 / 3)],
         code='eureka.patch(model, "temperature", settings={"temperature": 1 / 3})',
     ),
-    made_of("rate_x3", "three times the learning rate", factor=3),
-    made_of("rate_tenth", "a tenth of the learning rate", factor=1 / 10),
     made_of(
         "clear_start",
         "learned positions as loud as the content, and W_Q and W_K with a spread of 1",
@@ -303,7 +345,7 @@ CATALOGUE: tuple[Remedy, ...] = (
 )
 RATE_TIMES = re.compile(r"rate_x([1-9]\d*)")
 """A name for any multiple of the learning rate."""
-DEFAULT = 6
+DEFAULT = 7
 """So many of them are raced unless others are asked for."""
 
 

@@ -50,6 +50,8 @@ class Remedy:
     """how to do it by hand, in a line of code or a few"""
     calms: bool = False
     """whether it takes noise out of the steps: that lowers any noisy loss at once, so it is no leap, and only its end counts"""
+    restarts: bool = False
+    """whether it is a new start: its loss begins high, so it is not given up for that"""
 
 
 def applied(remedy: Remedy, fork: Fork) -> Applied:

@@ -27,10 +27,10 @@ from eureka.racing.contender import Contender
 from eureka.racing.race import WAIT, Prize, Race
 from eureka.racing.remedies import choose
 from eureka.racing.remedy import Remedy
-from eureka.racing.rungs import rungs, stay, total
+from eureka.racing.rungs import expected, rungs, stay, total
 from eureka.racing.verdict import has_leapt, in_words, judge, learned, winner
 
-STEPS = 320
+STEPS = 480
 """How far the last forks go."""
 MEMORY = 0.25
 """Forks are kept in main memory if all of them take no more than this share of what is free."""
@@ -63,7 +63,7 @@ def race(
     optimizer  the one that trains the model
     step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
                returns the loss
-    remedies   names, or objects of your own (`eureka.Remedy`); the six most promising unless given, "all" for the catalogue
+    remedies   names, or objects of your own (`eureka.Remedy`); the seven most promising unless given, "all" for the catalogue
     steps      how far the last forks go; the others end earlier, and a leap ends the race at once
     seed       of the random numbers that forks draw; the same in all of them at the same step
     one_copy   keep your own weights off the device while the race runs (on a processor: in a file), so that it needs no more
@@ -138,13 +138,15 @@ class _Running:
             if learned(self.wait.losses):
                 return
             left = [one for one in self.remedies if one.running and one.parked is not None]
-            for index in stay([one.losses for one in left], rung.remedies) if len(left) > rung.remedies else range(len(left)):
+            ahead = [expected(one.losses, self.wait.losses, calms=one.calms, restarts=one.restarts) for one in left]
+            on = stay(ahead, rung.remedies)
+            for index, one in enumerate(left):
+                if index not in on:
+                    one.end()
+            for index in on:
                 self._turn(left[index], rung.until)
                 if left[index].leapt is not None:
                     return
-            for one in left:
-                if len(one.losses) < rung.until and one.running:
-                    one.end()
 
     def _first_step(self) -> None:
         """A step of the run as it is: what the model is called with; and that the user's own model is left alone."""
@@ -166,8 +168,7 @@ class _Running:
         self.taken += 1
         if self.on_step is not None:
             self.on_step(contender.name, self.taken, self.most)
-        calms = contender.remedy is None or getattr(contender.remedy, "calms", False)
-        if not calms and has_leapt(contender.losses, self.wait.losses):
+        if contender.remedy is not None and not contender.calms and has_leapt(contender.losses, self.wait.losses):
             contender.leapt = len(contender.losses)
         return contender.leapt is not None
 

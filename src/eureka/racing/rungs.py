@@ -1,23 +1,28 @@
 """Successive halving: how far each rung goes, and who stays in the race after it.
 
-A remedy for a plateau often shows a loss that is higher than before, and falls from there. So those stay whose loss would be
-lowest if it went on falling as it does. All forks see the same batches, so the noise of the batches favours nobody.
+On a plateau the loss tells little: until its leap a fork that will leap has the loss of one that will not, and a remedy that
+disturbs the model begins above it. So a fork is given up only if its loss would still be clearly above that of waiting if it went
+on as it does, and a new start is not given up for its loss at all. Among the others those who are clearly below stay first, and
+then the first in the order of the remedies.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from eureka.curves.grid import Array
 from eureka.curves.plateaus import trend
+from eureka.racing.verdict import LEAST
 
 FIRST = 80
 """Steps of the first rung; each further one goes twice as far. Of fewer steps a slope is mostly noise."""
-LEFT = 2
+LEFT = 3
 """So many remedies stay to the end."""
+CLEAR = 2.0
+"""Standard errors of what is clear."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,14 @@ class Rung:
 
 def rungs(remedies: int, steps: int) -> list[Rung]:
     """
-    >>> rungs(8, 320)
-    [Rung(remedies=8, until=80), Rung(remedies=4, until=160), Rung(remedies=3, until=320)]
+    >>> rungs(7, 480)
+    [Rung(remedies=7, until=80), Rung(remedies=4, until=160), Rung(remedies=3, until=320), Rung(remedies=3, until=480)]
     """
     found, until = [Rung(remedies, min(FIRST, steps))], FIRST
     while until < steps:
         until = min(2 * until, steps)
-        remedies = max(min(LEFT, remedies), remedies // 2 if len(found) == 1 else remedies - max(1, remedies // 4))
+        fewer = math.ceil(remedies / 2) if len(found) == 1 else remedies - max(1, remedies // 4)
+        remedies = max(min(LEFT, remedies), fewer)
         found.append(Rung(remedies, until))
     return found
 
@@ -47,19 +53,48 @@ def total(plan: Sequence[Rung]) -> int:
     return sum((rung.remedies + 1) * (rung.until - start) for rung, start in zip(plan, starts, strict=False))
 
 
-def stay(losses: Sequence[Sequence[float]], count: int) -> list[int]:
-    """Who stays: those whose loss would be lowest after twice the steps, by a line through the last half of them.
+@dataclass(frozen=True)
+class Expected:
+    """By how much a fork would lie below waiting after twice the steps, as a share of its loss."""
 
-    Where two are level the first one is taken.
+    mean: float
+    error: float
+    calms: bool = False
+    """whether it only takes out noise: then it is lower at once, and that says nothing of a leap"""
+    restarts: bool = False
+    """whether it is a new start: then its loss begins high, and that says nothing either"""
 
-    >>> stay([[2.0] * 40, [3.0 - 0.05 * step for step in range(40)], [1.9] * 40], 2)
-    [1, 2]
+    @property
+    def hopeless(self) -> bool:
+        return not self.restarts and self.mean + CLEAR * self.error < -LEAST
+
+    @property
+    def lead(self) -> float:
+        """The share that is clear; nothing where the losses do not tell."""
+        sure = self.mean - CLEAR * self.error
+        return round(sure, 6) if sure > LEAST and not self.calms else 0.0
+
+
+def expected(losses: Sequence[float], wait: Sequence[float], *, calms: bool = False, restarts: bool = False) -> Expected:
+    """Extend the line through the last half of the paired differences."""
+    both = min(len(losses), len(wait))
+    half = both - both // 2
+    if half < 3:
+        return Expected(0.0, math.inf, calms, restarts)
+    theirs = np.array(wait[both - half : both])
+    below = theirs - np.array(losses[both - half : both])
+    fall, error = trend(below)
+    reach = 0.5 + both / half
+    level = max(float(np.abs(theirs).mean()), 1e-12)
+    return Expected((float(below.mean()) - fall * reach) / level, error * reach / level, calms, restarts)
+
+
+def stay(forks: Sequence[Expected], count: int) -> list[int]:
+    """Who stays, at most so many; of those who are given up none, even if there is room.
+
+    >>> level, ahead, behind = Expected(0.0, 0.1), Expected(0.5, 0.1), Expected(-0.5, 0.1)
+    >>> stay([level, behind, level, ahead, level], 3)
+    [0, 2, 3]
     """
-    ahead = [round(_expected(np.array(one[len(one) // 2 :]), len(one)), 6) for one in losses]
-    return sorted(sorted(range(len(ahead)), key=lambda index: ahead[index])[:count])
-
-
-def _expected(half: Array, steps: int) -> float:
-    """The loss so many steps after the last one, if it goes on as in the last half."""
-    fall, _ = trend(half)
-    return float(half.mean()) - fall * (0.5 + steps / len(half))
+    left = [index for index, one in enumerate(forks) if not one.hopeless]
+    return sorted(sorted(left, key=lambda index: -forks[index].lead)[:count])

@@ -30,9 +30,11 @@ def _fixed(**changes: Any) -> Changes:
     return lambda config: {key.replace("__", "."): value for key, value in changes.items()}
 
 
+CLEAR_NORM_SOFTMAX = _fixed(model__start="clear_positions", attention__name="norm_softmax")
 REMEDIES: dict[str, Changes] = {
     "rate_x10": _rate(10.0),
-    "clear_norm_softmax": _fixed(model__start="clear_positions", attention__name="norm_softmax"),
+    "clear_norm_softmax": CLEAR_NORM_SOFTMAX,
+    "clear_norm_softmax_x10": lambda config: {**CLEAR_NORM_SOFTMAX(config), **_rate(10.0)(config)},
     "temperature_third": _fixed(attention__name="temperature", attention__temperature=1 / 3),
     "clear_start": _fixed(model__start="clear"),
     "rate_x3": _rate(3.0),
@@ -46,7 +48,7 @@ REMEDIES: dict[str, Changes] = {
     "no_weight_decay": _fixed(training__weight_decay=0.0),
 }
 """The remedies that are a change of a config."""
-DEFAULT = 7
+DEFAULT = 8
 
 
 @dataclass(frozen=True)
