@@ -36,11 +36,13 @@ def run(
 
 def _run(recipe: str, config: RunConfig, root: Path, json: bool) -> None:
     from eureka.cli.display import folder_status, run_progress
+    from eureka.cli.run_study import tell_own_data
     from eureka.experiment import run
     from eureka.study.plan import origin, run_name
     from eureka.training.signals import Interrupted
 
     folder = root / run_name(config)
+    tell_own_data([config])
     try:
         with run_progress(config.training.steps) as show:
             result = run(config, folder, show, origin(recipe, config))

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ from eureka.errors import RequestError
 from eureka.formats import duration, plural
 
 if TYPE_CHECKING:
+    from eureka.config import RunConfig
     from eureka.runs import Level, RunFolder
     from eureka.study.comparison import Comparison
     from eureka.study.plan import Study
@@ -73,6 +74,7 @@ def run_study(
     for study in studies:
         study.check()
         sys.stderr.write(f"{plural(len(study.configs), 'run')} in {study.folder}.\n")
+        tell_own_data(study.configs)
     folders = [study.prepare() for study in studies]
     documents: list[dict[str, Any]] = []
     failures: list[Failure] = []
@@ -88,6 +90,15 @@ def run_study(
     check_failures(failures, sum(map(len, folders)))
     if unfinished := sum(document["unfinished"] for document in documents):
         sys.stderr.write(f"{unfinished} of {sum(map(len, folders))} runs are not finished; the same command goes on.\n")
+
+
+def tell_own_data(configs: Iterable[RunConfig]) -> None:
+    """Say what was read of the user's own text; it is encoded here once, and kept for the runs."""
+    from eureka.data.text import is_own
+
+    own = {str(one.task.to_json()): one.task for one in configs if is_own(one.task.values().get("corpus", "sotu"))}
+    for task in own.values():
+        sys.stderr.write(f"{task.build().about()}\n")
 
 
 def _carry_out(

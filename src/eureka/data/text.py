@@ -13,18 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eureka.data.catalogue import BIBLE, MOBY_DICK, SOTU
+from eureka.data.own_text import own_documents, pinned
 from eureka.data.store import cache_folder, keep, read
-from eureka.errors import MissingExtraError, UnknownNameError
+from eureka.errors import MissingExtraError, RequestError, UnknownNameError
 
 CORPORA = {dataset.name: dataset for dataset in (SOTU, MOBY_DICK, BIBLE)}
 MASK = "[MASK]"
 HELD_OUT_EVERY = 10
 
 
+def named_corpus(corpus: str) -> str:
+    """A corpus as configs name it: one of ours, or a path with a digest of what is there."""
+    if corpus in CORPORA:
+        return corpus
+    if not any(sign in corpus for sign in "/\\.~@") and not Path(corpus).exists():
+        raise UnknownNameError("corpus", corpus, [*CORPORA, "PATH"])
+    return pinned(corpus)
+
+
+def is_own(corpus: str) -> bool:
+    """Whether it is the user's."""
+    return corpus not in CORPORA
+
+
 def load_documents(name: str) -> list[str]:
     """The documents of a corpus."""
     if name not in CORPORA:
-        raise UnknownNameError("corpus", name, CORPORA)
+        return own_documents(name)
     documents: list[str] = json.loads(read(CORPORA[name])["documents.json"])
     return documents
 
@@ -54,10 +69,14 @@ def encoded_corpus(name: str, vocabulary: int) -> EncodedCorpus:
         raise MissingExtraError("tokenizers", "text") from None
     train, validation = split_documents(load_documents(name))
     key = "\0".join([tokenizers.__version__, str(vocabulary), str(HELD_OUT_EVERY), *train, *validation])
-    path = cache_folder() / "encoded" / f"{name}-{vocabulary}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
+    kept = "own" if is_own(name) else name
+    path = cache_folder() / "encoded" / f"{kept}-{vocabulary}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     found = _load(path)
     if found is None:
         found = encode(train, validation, vocabulary)
+        if found.vocabulary < vocabulary:
+            short = f"{name.rpartition('@')[0] or name} is too short for a vocabulary of {vocabulary:,}"
+            raise RequestError(f"{short}: its pairs give {found.vocabulary:,}; set task.vocabulary to that or less.")
         stream = io.BytesIO()
         np.savez_compressed(stream, train=found.train, validation=found.validation, vocabulary=found.vocabulary)
         keep("encoded", {path.name: stream.getvalue()})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Generator, Tensor
 
-from eureka.data.text import encoded_corpus
+from eureka.data.text import encoded_corpus, is_own, named_corpus
+from eureka.errors import RequestError
 from eureka.runs import Level
 from eureka.tasks.task import IGNORED, Batch, SequenceTask, Split
 
@@ -24,21 +25,25 @@ Score = tuple[float, float]
 class MaskedText(SequenceTask):
     """Windows of a corpus in byte pairs; a share of the tokens is asked for, of which 80 % are hidden and 10 % replaced.
 
-    Training and validation windows come from different documents.
+    Training and validation windows come from different documents. The corpus is one of ours (sotu, moby_dick, bible), or the path
+    of a text file or of a folder of .txt files.
     """
 
     def __init__(
         self,
         *,
-        corpus: Literal["sotu", "moby_dick", "bible"] = "sotu",
+        corpus: Annotated[str, AfterValidator(named_corpus)] = "sotu",
         vocabulary: Annotated[int, Field(ge=300)] = 2000,
         length: Count = 64,
         share: Annotated[float, Field(gt=0, lt=1)] = 0.15,
     ) -> None:
-        encoded = encoded_corpus(corpus, vocabulary)
+        encoded = encoded_corpus(named_corpus(corpus), vocabulary)
         self.classes = self.vocabulary = encoded.vocabulary
         self.share, self.input_shape = share, (length,)
         self.rows = {"train": torch.from_numpy(encoded.train).long(), "validation": torch.from_numpy(encoded.validation).long()}
+        self.corpus = corpus
+        if (shortest := min(map(len, self.rows.values()))) < length:
+            raise RequestError(f"{corpus} is too short: {shortest:,} tokens are held out, and an input has {length:,}.")
 
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
         row, length = self.rows[split], self.input_shape[0]
@@ -66,6 +71,15 @@ class MaskedText(SequenceTask):
             Level("the token itself where it is shown", *_mixed(unigram, seen)),
             Level("the token before", *_mixed(bigram, seen)),
         ]
+
+    def about(self) -> str:
+        """Of a text of the user's own: what was read, and the losses that counting tokens and pairs of tokens reaches."""
+        if not is_own(self.corpus):
+            return ""
+        frequent, _, before = self.levels()
+        train, held_out = len(self.rows["train"]), len(self.rows["validation"])
+        read = f"{train:,} tokens to train on, {held_out:,} held out, a vocabulary of {self.classes:,}"
+        return f"{self.corpus}: {read}. Loss by frequency alone {frequent.loss:.3f}, with the token before {before.loss:.3f}."
 
 
 def _mixed(hidden: Score, seen: Score) -> Score:

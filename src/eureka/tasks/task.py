@@ -50,6 +50,10 @@ class Task(ABC):
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """The plateaus in the order in which they are left, the shortcut first, and last the floor: the task is solved."""
 
+    def about(self) -> str:
+        """What was read of the user's own data, in a sentence or two; empty where there is none."""
+        return ""
+
     def loss(self, outputs: Tensor, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """The mean loss that is trained on."""
         return F.cross_entropy(outputs, batch.labels, label_smoothing=label_smoothing)
