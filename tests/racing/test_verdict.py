@@ -10,7 +10,7 @@ import pytest
 from scipy.signal import lfilter
 
 from eureka.racing.rungs import expected, rungs, stay, total
-from eureka.racing.verdict import Verdict, difference, gain, has_leapt, in_words, judge, learned, winner
+from eureka.racing.verdict import Verdict, difference, far_ahead, gain, has_leapt, in_words, judge, learned, winner
 
 
 def judged(losses: Any, wait: Any, *, remedies: int = 1, leapt: int | None = None, skipped: str = "") -> Verdict:
@@ -152,6 +152,14 @@ def test_the_winner_is_who_leapt_or_whose_interval_begins_highest() -> None:
     assert in_words([judged(wait, wait)], wait) == "None of them helped: no remedy is clearly better than waiting."
     assert in_words([judged(wait, wait, skipped="no.")], wait) == "None of the remedies could be applied."
     assert in_words([fast], wait).startswith("it helped: its loss is 8")
+
+
+def test_far_ahead_is_a_whole_interval_a_leap_below_waiting() -> None:
+    wait = list(1.0 + noise(160, 1))
+    assert far_ahead(judged(1.0 - np.linspace(0, 0.3, 160), wait))
+    assert not far_ahead(judged(1.0 - np.linspace(0, 0.08, 160), wait))
+    assert not far_ahead(judged(0.7 + noise(160, 2), wait))  # it no longer gains
+    assert not far_ahead(judged(wait, wait, skipped="no."))
 
 
 def test_rungs_cost_what_they_say() -> None:

@@ -28,7 +28,7 @@ from eureka.racing.race import WAIT, Prize, Race
 from eureka.racing.remedies import choose
 from eureka.racing.remedy import Remedy
 from eureka.racing.rungs import expected, rungs, stay, total
-from eureka.racing.verdict import has_leapt, in_words, judge, learned, winner
+from eureka.racing.verdict import Verdict, far_ahead, has_leapt, in_words, judge, learned, winner
 
 STEPS = 480
 """How far the last forks go."""
@@ -124,7 +124,7 @@ class _Running:
             home.wake()
 
     def run(self) -> None:
-        """Rung after rung, until one has leapt, waiting is enough, or the steps are used up."""
+        """Rung after rung, until one has leapt or is far ahead, waiting is enough, or the steps are used up."""
         self.wait.begin(self._fork, self.parking)
         self._first_step()
         for contender in self.remedies:
@@ -147,6 +147,8 @@ class _Running:
                 self._turn(left[index], rung.until)
                 if left[index].leapt is not None:
                     return
+            if any(far_ahead(one) for one in self._verdicts()):
+                return
 
     def _first_step(self) -> None:
         """A step of the run as it is: what the model is called with; and that the user's own model is left alone."""
@@ -174,17 +176,12 @@ class _Running:
 
     def result(self) -> Race:
         """Judge all, and keep what the winner has become."""
-        wait = self.wait.losses
-        raced = sum(not one.skipped for one in self.remedies)
-        verdicts = tuple(
-            judge(one.name, one.changes, one.losses, wait, remedies=raced, leapt=one.leapt, skipped=one.skipped)
-            for one in self.remedies
-        )
+        verdicts = self._verdicts()
         best = winner(verdicts)
         won = next((one for one in self.remedies if best is not None and one.name == best.name), self.wait)
         return Race(
             verdicts=verdicts,
-            summary=in_words(verdicts, wait),
+            summary=in_words(verdicts, self.wait.losses),
             steps=self.taken,
             seconds=time.perf_counter() - self.begun,
             losses={one.name: tuple(one.losses) for one in [self.wait, *self.remedies] if one.losses},
@@ -196,6 +193,13 @@ class _Running:
             _prize=self._prize(won),
             _adopt=self.given.adopt,
             _own_rates=self.user.optimizer is not self.case.optimizer,
+        )
+
+    def _verdicts(self) -> tuple[Verdict, ...]:
+        wait, raced = self.wait.losses, sum(not one.skipped for one in self.remedies)
+        return tuple(
+            judge(one.name, one.changes, one.losses, wait, remedies=raced, leapt=one.leapt, skipped=one.skipped)
+            for one in self.remedies
         )
 
     def _prize(self, won: Contender) -> Prize:

@@ -233,6 +233,11 @@ def _standing(found: Difference, low: float, high: float, waiting: float, leapt:
     return "helped", ""
 
 
+def far_ahead(verdict: Verdict) -> bool:
+    """Whether it helped so much that nothing more needs to be known: its whole interval is a leap below waiting."""
+    return verdict.helped and verdict.low is not None and verdict.low >= LEAP
+
+
 def in_words(verdicts: Sequence[Verdict], wait: Sequence[float]) -> str:
     """What to do, in a sentence or two."""
     helped = [one for one in verdicts if one.helped]
