@@ -21,6 +21,7 @@ STUDIES = {
     "chain": "chain/study.yaml",
     "every_rate/tiles": "every_rate/tiles.yaml",
     "every_rate/digits": "every_rate/digits.yaml",
+    "every_rate/main": "every_rate/main.yaml",
 }
 """The folder of each committed table, and the study's file."""
 

@@ -199,6 +199,19 @@ def test_every_start_is_an_arm_and_softmax_from_the_papers_start_is_the_baseline
     assert found["norm_softmax (start=clear_positions)"].speed_up.value == pytest.approx(901.5 / 201.5)
 
 
+def test_softmax_as_it_is_stays_the_baseline_where_more_arms_start_otherwise(make_run: Callable[..., Run]) -> None:
+    arms = {("softmax", "paper"): 900, ("softmax", "clear_positions"): 300, ("norm_softmax", "clear_positions"): 200}
+    runs = [
+        make_run({"attention.name": fix, "model.start": start, "training.seed": s}, step + s)
+        for (fix, start), step in arms.items()
+        for s in range(4)
+    ]
+    assert {one.arm.label for one in compare(runs) if one.baseline.label == "softmax"} == {
+        "softmax (start=clear_positions)",
+        "norm_softmax (start=clear_positions)",
+    }
+
+
 def test_a_fix_is_compared_with_the_baseline_that_starts_as_it_does_too(make_run: Callable[..., Run]) -> None:
     runs = [
         make_run({"attention.name": fix, "model.start": start, "training.seed": s}, step + s)

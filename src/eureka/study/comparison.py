@@ -81,10 +81,10 @@ def pairs(arms: Sequence[Arm], baseline: str = BASELINE) -> list[tuple[Arm, Arm]
 
 
 def baseline_of(arms: Sequence[Arm], fix: str) -> Arm | None:
-    """The arm of this fix with the controls that most arms share; of equally many, the one with fewer controls."""
+    """The arm of this fix as it is, if there is one; or else with the controls that most arms share, and then with the fewest."""
     shared = Counter(arm.key.controls for arm in arms)
     mine = (arm for arm in arms if arm.key.fix == fix)
-    return max(mine, key=lambda arm: (shared[arm.key.controls], -len(arm.key.controls)), default=None)
+    return max(mine, key=lambda arm: (not arm.key.controls, shared[arm.key.controls], -len(arm.key.controls)), default=None)
 
 
 def compare(
