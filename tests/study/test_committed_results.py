@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eureka.runs import Run, RunFolder, StoredConfig
+from benchmarks.committed import RESULTS, STUDIES, committed_runs
 from eureka.study.arms import group_runs
 from eureka.study.comparison import compare_arms
-from eureka.study.plan import read_plan, run_name
-from eureka.study.summary import read_outcomes, run_rows
-
-RESULTS = Path(__file__).parent.parent.parent / "results"
-STUDIES = {
-    "tiles": "tiles/study.yaml",
-    "chain": "chain/study.yaml",
-    "every_rate/tiles": "every_rate/tiles.yaml",
-    "every_rate/digits": "every_rate/digits.yaml",
-    "every_rate/main": "every_rate/main.yaml",
-}
-"""The folder of each committed table, and the study's file."""
+from eureka.study.summary import run_rows
 
 
 def committed_rows(name: str) -> list[dict[str, str]]:
     with (RESULTS / name / "runs.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def committed_runs(name: str) -> list[Run]:
-    """The configs from the study's file, the outcomes from its table; a run has its name from its config."""
-    configs = {run_name(config): config for config in read_plan(RESULTS / STUDIES[name], Path("unused")).configs}
-    outcomes = read_outcomes(RESULTS / name / "runs.csv")
-    return [Run(RunFolder(Path(run)), StoredConfig(configs[run].to_json()), outcome) for run, outcome in outcomes.items()]
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -1,0 +1,199 @@
+"""What the committed runs say of each claim, task by task: ``python -m benchmarks.claims [--page docs/evidence.md]``.
+
+No cell is typed by hand. A run that two tables hold counts once. Where a task has no committed runs, the cell says so.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.command import start
+from benchmarks.committed import committed_runs
+from eureka.files import write_whole
+from eureka.formats import fixed, number
+from eureka.runs import Run
+from eureka.study.arms import Arm, Grouping, group_runs
+from eureka.study.comparison import Comparison, baseline_of, compare_arms
+from eureka.study.over_rates import OverRates, over_rates
+
+TASKS: dict[str, tuple[str, ...]] = {
+    "tiles": ("tiles", "every_rate/tiles"),
+    "digits": ("every_rate/digits",),
+    "the paper's pictures": ("every_rate/main",),
+    "chains of decisions": ("chain",),
+    "window sum": (),
+    "in-context learning": (),
+    "masked text": (),
+}
+"""The committed studies of each task."""
+NO_RUNS = "no runs"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The runs of one task, grouped and compared."""
+
+    grouping: Grouping
+    comparisons: Sequence[Comparison]
+    over: Sequence[OverRates]
+    link: str
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Evidence:
+        runs = {run.folder.path.name: run for name in names for run in committed_runs(name)}
+        grouping = group_runs(list(runs.values()))
+        folder = names[-1].partition("/")[0]
+        return cls(grouping, compare_arms(grouping), over_rates(grouping), f"../results/{folder}/README.md")
+
+    @property
+    def plain(self) -> list[Arm]:
+        """Softmax as it is drawn, in each condition."""
+        arms = (baseline_of([arm for arm in one.arms if arm.ended], "softmax") for one in self.grouping.conditions)
+        return [arm for arm in arms if arm is not None]
+
+    def runs_of(self, arms: Sequence[Arm]) -> list[Run]:
+        return [run for arm in arms for those in arm.ended.values() for run in those]
+
+
+def saturates(evidence: Evidence) -> str:
+    """Softmax runs that never left their level."""
+    runs = evidence.runs_of(evidence.plain)
+    stuck = sum(run.eureka_step is None for run in runs)
+    return f"{stuck} of {len(runs)} runs never leave it"
+
+
+def leaps(evidence: Evidence) -> str:
+    """How long the leaps of softmax take, as a share of the step at which they end."""
+    outcomes = [run.outcome for run in evidence.runs_of(evidence.plain) if run.outcome is not None]
+    shares = [1 - one.onset_step / one.eureka_step for one in outcomes if one.eureka_step and one.onset_step is not None]
+    if not shares:
+        return f"none of {len(outcomes)} leaps"
+    share = statistics.median(shares)
+    long = f"in {fixed(share, 2)} of the time until then" if share else "from one validation to the next"
+    return f"{len(shares)} of {len(outcomes)} leap, in the median {long}"
+
+
+def operator_alone(evidence: Evidence) -> str:
+    """Only the operator changed, from the same start."""
+    return _best(
+        [one for one in evidence.comparisons if one.arm.key.controls == one.baseline.key.controls and not _is_plain(one)]
+    )
+
+
+def sooner(evidence: Evidence) -> str:
+    """Any fix or start against softmax as it is drawn, each at its best rate."""
+    return _best([one for one in evidence.comparisons if not one.baseline.key.controls])
+
+
+def likelier(evidence: Evidence) -> str:
+    """Leaps over all rates."""
+    by_arm = {one.arm.label: one for one in evidence.over}
+    plain = next((one for one in evidence.over if one.arm in evidence.plain), None)
+    if plain is None:
+        return "one rate only"
+    best = max(by_arm.values(), key=lambda one: (one.share_interval[0], -one.mean_wait.value))
+    return f"{best.leaps} of {best.runs} against {plain.leaps} of {plain.runs}: {best.arm.label}"
+
+
+def more_accurate(evidence: Evidence) -> str:
+    """Accuracy of the runs that leapt; they stop soon after their leap."""
+    arms = [arm for one in evidence.grouping.conditions for arm in one.arms if arm.ended and arm not in evidence.plain]
+    plain = _accuracy(evidence.runs_of(evidence.plain))
+    found = {arm.label: _accuracy(evidence.runs_of([arm])) for arm in arms}
+    known = {label: value for label, value in found.items() if value is not None}
+    if plain is None or not known:
+        return "too few leaps"
+    best = max(known, key=lambda label: known[label])
+    return f"{known[best]:.3f} against {plain:.3f} soon after the leap: {best}"
+
+
+def more_robust(evidence: Evidence) -> str:
+    """Rates at which most runs leap."""
+    found = [one for one in evidence.comparisons if not one.baseline.key.controls and one.rates > 1]
+    if not found:
+        return "one rate only"
+    best = max(found, key=lambda one: one.working_rates / one.rates)
+    rates = f"{best.working_rates} of {best.rates} rates against {best.baseline_working_rates} of {best.baseline_rates}"
+    return f"{rates}: {best.arm.label}"
+
+
+def cnn_has_none(evidence: Evidence) -> str:
+    """Runs of a convolutional network that sat on the first level."""
+    runs = evidence.runs_of([arm for one in evidence.grouping.conditions for arm in one.arms])
+    convolutional = [run for run in runs if str(run.config.flat.get("model.name", "")).startswith("resnet")]
+    stuck = sum(run.eureka_step is None for run in convolutional)
+    return f"{stuck} of {len(convolutional)} runs never leave it" if convolutional else NO_RUNS
+
+
+CLAIMS: dict[str, Callable[[Evidence], str]] = {
+    "softmax saturates": saturates,
+    "and leaps": leaps,
+    "the softmax is the cause (another operator, same start)": operator_alone,
+    "a fix is sooner": sooner,
+    "likelier, over all rates": likelier,
+    "more accurate": more_accurate,
+    "more robust": more_robust,
+    "a CNN has no plateau": cnn_has_none,
+}
+
+
+def _is_plain(one: Comparison) -> bool:
+    return one.arm.key.fix == "softmax"
+
+
+def _best(found: Sequence[Comparison]) -> str:
+    """The comparison that is surest, and whether it is decided."""
+    if not found:
+        return "no such arms"
+    best = min(found, key=lambda one: (one.p_corrected, -one.speed_up.value))
+    speed = best.speed_up
+    size = f"{number(speed.value)} × [{number(speed.low)}, {number(speed.high)}], n = {best.runs} and {best.baseline_runs}"
+    sure = f"p = {best.p_corrected:.2g}" if best.p_corrected <= 0.05 else "not decided"
+    return f"{sure}: {size}: {best.arm.label}"
+
+
+def _accuracy(runs: Sequence[Run]) -> float | None:
+    known = [run.outcome.final_accuracy for run in runs if run.outcome is not None and run.eureka_step is not None]
+    values = [value for value in known if value is not None]
+    return statistics.median(values) if len(values) >= 3 else None
+
+
+def page() -> str:
+    """The table as Markdown: a section a claim, a line a task, so that long cells can be read."""
+    found = {task: Evidence.of(names) if names else None for task, names in TASKS.items()}
+    lines = [
+        "# What the runs say of each claim",
+        "",
+        "Printed by `python -m benchmarks.claims --page docs/evidence.md` from the committed tables of runs. Each line has its number"
+        " of runs and a link to the study. p-values are of the log-rank test at each arm's best rate, corrected for all comparisons"
+        " of the study; the figure is how many times sooner, with its 95 % interval. *No runs* means that no table is committed yet.",
+    ]
+    for claim, answer in CLAIMS.items():
+        lines += ["", f"## {claim[0].upper()}{claim[1:]}", "", "| task | the runs say |", "|---|---|"]
+        for task, evidence in found.items():
+            said = NO_RUNS if evidence is None else answer(evidence)
+            name = task if evidence is None else f"[{task}]({evidence.link})"
+            lines.append(f"| {name} | {said} |")
+    return "\n".join(lines) + "\n"
+
+
+def claims(
+    page_file: Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Write it there instead.")] = None,
+) -> None:
+    """Print what the committed runs say of each claim."""
+    text = page()
+    if page_file is None:
+        sys.stdout.write(text)
+    else:
+        write_whole(page_file, text.encode())
+
+
+if __name__ == "__main__":
+    start(claims)

@@ -1,0 +1,26 @@
+"""The studies that are committed under results/: each as its runs, the configs from its file and the outcomes from its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eureka.runs import Run, RunFolder, StoredConfig
+from eureka.study.plan import read_plan, run_name
+from eureka.study.summary import read_outcomes
+
+RESULTS = Path(__file__).parents[1] / "results"
+STUDIES = {
+    "tiles": "tiles/study.yaml",
+    "chain": "chain/study.yaml",
+    "every_rate/tiles": "every_rate/tiles.yaml",
+    "every_rate/digits": "every_rate/digits.yaml",
+    "every_rate/main": "every_rate/main.yaml",
+}
+"""The folder of each committed table, and the study's file."""
+
+
+def committed_runs(name: str) -> list[Run]:
+    """The runs of a study; a run has its name from its config."""
+    configs = {run_name(config): config for config in read_plan(RESULTS / STUDIES[name], Path("unused")).configs}
+    outcomes = read_outcomes(RESULTS / name / "runs.csv")
+    return [Run(RunFolder(Path(run)), StoredConfig(configs[run].to_json()), outcome) for run, outcome in outcomes.items()]

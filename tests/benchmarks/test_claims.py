@@ -1,0 +1,45 @@
+"""The page of claims: printed from the committed runs, and counted again from their tables."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from benchmarks.claims import NO_RUNS, TASKS, Evidence, likelier, page, saturates
+from benchmarks.committed import RESULTS, STUDIES
+
+PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return page()
+
+
+def test_the_page_is_what_the_command_prints(text: str) -> None:
+    assert PAGE.read_text(encoding="utf-8") == text, "python -m benchmarks.claims --page docs/evidence.md writes it"
+
+
+def test_every_committed_study_is_in_it() -> None:
+    assert {name for names in TASKS.values() for name in names} == set(STUDIES)
+
+
+def test_tasks_without_runs_say_so(text: str) -> None:
+    assert f"| masked text | {NO_RUNS} |" in text
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    with (RESULTS / name / "runs.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_counts_are_those_of_the_tables() -> None:
+    arms: dict[tuple[str, str], list[bool]] = {}
+    for row in rows("every_rate/digits"):
+        arms.setdefault((row["attention.name"], row["model.start"]), []).append(bool(row["eureka_step"]))
+    plain, best = arms["softmax", "paper"], arms["norm_softmax", "clear_positions"]
+    evidence = Evidence.of(["every_rate/digits"])
+    assert saturates(evidence).startswith(f"{len(plain) - sum(plain)} of {len(plain)} runs")
+    assert likelier(evidence).startswith(f"{sum(best)} of {len(best)} against {sum(plain)} of {len(plain)}")
