@@ -17,7 +17,7 @@ import typer
 from benchmarks.command import start
 from benchmarks.committed import committed_runs
 from eureka.files import write_whole
-from eureka.formats import fixed, number
+from eureka.formats import NONE, fixed, number
 from eureka.runs import Run
 from eureka.study.arms import Arm, Grouping, group_runs
 from eureka.study.comparison import Comparison, baseline_of, compare_arms
@@ -98,7 +98,7 @@ def likelier(evidence: Evidence) -> str:
     plain = next((one for one in evidence.over if one.arm in evidence.plain), None)
     if plain is None:
         return "one rate only"
-    best = max(by_arm.values(), key=lambda one: (one.share_interval[0], -one.mean_wait.value))
+    best = max(by_arm.values(), key=lambda one: (one.share_interval[0], -(one.mean_wait.value or 0.0)))
     return f"{best.leaps} of {best.runs} against {plain.leaps} of {plain.runs}: {best.arm.label}"
 
 
@@ -152,9 +152,10 @@ def _best(found: Sequence[Comparison]) -> str:
     """The comparison that is surest, and whether it is decided."""
     if not found:
         return "no such arms"
-    best = min(found, key=lambda one: (one.p_corrected, -one.speed_up.value))
+    best = min(found, key=lambda one: (one.p_corrected, -(one.speed_up.value or 0.0)))
     speed = best.speed_up
-    size = f"{number(speed.value)} × [{number(speed.low)}, {number(speed.high)}], n = {best.runs} and {best.baseline_runs}"
+    value, low, high = (NONE if one is None else number(one) for one in (speed.value, speed.low, speed.high))
+    size = f"{value} × [{low}, {high}], n = {best.runs} and {best.baseline_runs}"
     sure = f"p = {best.p_corrected:.2g}" if best.p_corrected <= 0.05 else "not decided"
     return f"{sure}: {size}: {best.arm.label}"
 
@@ -171,9 +172,10 @@ def page() -> str:
     lines = [
         "# What the runs say of each claim",
         "",
-        "Printed by `python -m benchmarks.claims --page docs/evidence.md` from the committed tables of runs. Each line has its number"
-        " of runs and a link to the study. p-values are of the log-rank test at each arm's best rate, corrected for all comparisons"
-        " of the study; the figure is how many times sooner, with its 95 % interval. *No runs* means that no table is committed yet.",
+        "Printed by `python -m benchmarks.claims --page docs/evidence.md` from the committed tables of runs. Each line has its"
+        " number of runs and a link to the study. p-values are of the log-rank test at each arm's best rate, corrected for all"
+        " comparisons of the study; the figure is how many times sooner, with its 95 % interval. *No runs* means that no table is"
+        " committed yet.",
     ]
     for claim, answer in CLAIMS.items():
         lines += ["", f"## {claim[0].upper()}{claim[1:]}", "", "| task | the runs say |", "|---|---|"]
