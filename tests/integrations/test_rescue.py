@@ -215,6 +215,13 @@ def test_mistakes_are_told_before_training(arguments: dict[str, Any], told: str)
         Rescue("apply", lambda: Given(model=nn.Linear(1, 1), batches=[1]))
 
 
+def test_a_watcher_that_applies_the_winner_tries_no_new_start(tmp_path: Path) -> None:
+    names = ("rate_x10", "start_over_x10", "start_over", "clear_norm_softmax")
+    given = Given(model=nn.Linear(1, 1), batches=[1])
+    assert Rescue("apply", lambda: given, folder=tmp_path)._kept(names) == ("rate_x10", "clear_norm_softmax")
+    assert Rescue("race", lambda: given)._kept(names) == names
+
+
 def test_every_proposal_is_a_remedy_for_a_cause_that_exists() -> None:
     assert set(PROPOSED) <= set(CAUSES)
     assert {name for names in PROPOSED.values() for name in names} <= {remedy.name for remedy in CATALOGUE}

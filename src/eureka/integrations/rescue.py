@@ -83,7 +83,8 @@ def as_mode(mode: str) -> str:
 class Rescue:
     """What a watcher does at a plateau.
 
-    mode     "advise" diagnoses; "race" also tries remedies on copies; "apply" goes on with the winner, if there is one
+    mode     "advise" diagnoses; "race" also tries remedies on copies; "apply" goes on with the winner, if there is one, and tries
+             no new starts
     given    called at a plateau for the run as it is then
     folder   where the checkpoint from before is written; "apply" needs it
     share    of the steps made so far that a race may take, over all its forks
@@ -128,10 +129,14 @@ class Rescue:
 
     def _budget(self, step: int, found: Diagnosis) -> tuple[int, tuple[str, ...]]:
         """How far a race of the proposed remedies may go, and which they are."""
-        names, steps = _worth_a_race(found), STEPS
+        names, steps = self._kept(_worth_a_race(found)), STEPS
         while steps >= LEAST and total(rungs(len(names), steps)) > self.share * step:
             steps //= 2
         return steps, names
+
+    def _kept(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Without new starts where the winner is applied unasked: what a model has learned is not thrown away by a watcher."""
+        return names if self.mode != "apply" else tuple(name for name in names if not choose([name])[0].restarts)
 
     def _apply(self, record: RescueRecord, ran: Race, given: Given) -> RescueRecord:
         assert self.folder is not None
