@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eureka.attention.registry import FIXES
-from eureka.errors import RequestError, UnknownNameError
+from eureka.errors import RequestError, UnknownNameError, need
 from eureka.models.registry import MODELS
 from eureka.registry import Part, Registry, validated
 from eureka.tasks.registry import TASKS
@@ -100,6 +100,7 @@ def run_config(
     training: Mapping[str, Any] | TrainingConfig,
 ) -> RunConfig:
     """A checked config with all defaults filled in. Every problem is told at once."""
+    need("torch")
     problems: list[RequestError] = []
     parts: dict[str, Any] = {}
     for name, given in {"task": task, "model": model, "attention": attention, "training": training}.items():

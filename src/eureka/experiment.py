@@ -244,10 +244,13 @@ def environment() -> dict[str, str]:
     """Versions and machine: what the config does not decide."""
     from importlib.metadata import version
 
-    packages = {name: version(name) for name in ("eureka", "torch", "numpy", "scikit-learn", "pydantic")}
+    import eureka
+
+    packages = {name: version(name) for name in ("torch", "numpy", "scikit-learn", "pydantic")}
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "executable": Path(sys.executable).name,
+        "eureka": eureka.__version__,
         **packages,
     }
