@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
+from pathlib import Path
 
 OUR_AUTHOR = "The eureka maintainers"
 """Ours was called `eureka` too before its first release."""
 
 
 def warn_of_stranger() -> None:
-    """Warn in one sentence if somebody else's package `eureka` is installed here. Costs a look at the names of the files there."""
+    """Warn in one sentence if somebody else's package `eureka` is installed here."""
     if not any(_holds_one(folder) for folder in sys.path):
         return
     from importlib.metadata import metadata
@@ -19,8 +19,8 @@ def warn_of_stranger() -> None:
     found = metadata("eureka")
     if found["Author"] != OUR_AUTHOR:
         warnings.warn(
-            f"another package that is called eureka ({found['Version']}: {found['Summary']}) is installed here and shares a folder"
-            " with ours; mend it with: pip uninstall eureka; pip install --force-reinstall --no-deps eureka-moments",
+            f"another package that is called eureka ({found['Version']}: {found['Summary']}) is installed here and shares a"
+            " folder with ours; mend it with: pip uninstall eureka; pip install --force-reinstall --no-deps eureka-moments",
             stacklevel=3,
         )
 
@@ -28,8 +28,6 @@ def warn_of_stranger() -> None:
 def _holds_one(folder: str) -> bool:
     """Whether a folder of installed packages says that it holds one called `eureka`."""
     try:
-        return any(
-            name.startswith("eureka-") and name.endswith((".dist-info", ".egg-info")) for name in os.listdir(folder or ".")
-        )
-    except OSError:  # a zip file, or a folder that is not there
+        return any(Path(folder).glob("eureka-*.*-info"))  # .dist-info or .egg-info; ours is eureka_moments-…
+    except OSError:  # a zip file
         return False
