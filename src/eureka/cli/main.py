@@ -71,7 +71,7 @@ def run_command() -> int:
     except ModuleNotFoundError as error:  # the light installation has neither torch nor what goes with it
         if (told := missing_extra(error)) is None:
             raise
-        code = _say(f"{told}.", 2)
+        code = _say(str(told), 2)
     except BrokenPipeError:  # the reader of our output went away, as in `eureka fixes | head -1`
         sys.stderr.close()
         code = 141
