@@ -67,6 +67,12 @@ browser:
 	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null) || \
 	  echo "no browser could be installed: the tests of the report's page will be skipped"
 
+# The site, in build/site: it opens from the disk, and fetches nothing. A warning, a dead link among them, is an error.
+docs: setup
+	$(BIN)/python -m benchmarks.pages --out build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --clean
+	@echo "Open build/site/index.html in a browser."
+
 # the wheel and the source archive, in dist/
 dist: setup
 	rm -rf dist

@@ -1,1 +1,1 @@
-"""The pages of the site that are made and not written: cards, symptoms, commands, the public names. ``python -m benchmarks.pages``"""
+"""The pages of the site, those that are made among them: cards, symptoms, commands. ``python -m benchmarks.pages``"""

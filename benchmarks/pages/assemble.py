@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from benchmarks.pages.api import api_page
 from benchmarks.pages.commands import commands_page
@@ -52,7 +53,7 @@ def made_pages() -> dict[str, str]:
     }
 
 
-def _index(title: str, lead: str, registry: Registry[object]) -> str:
+def _index(title: str, lead: str, registry: Registry[Any]) -> str:
     rows = [(f"[{entry.name}]({entry.name}.md)", entry.summary, entry.source) for entry in registry.entries()]
     return f"# {title}\n\n{lead}\n\n{table([registry.kind, 'what it is', 'source'], rows)}"
 

@@ -15,7 +15,8 @@ def _section(heading: str) -> str:
 
 def glossary_page() -> str:
     """One word, one meaning."""
-    return f"# Glossary\n\nOne word has one meaning, in the code, the commands and these pages.\n\n{_section('One word, one meaning')}\n"
+    lead = "One word has one meaning, in the code, the commands and these pages."
+    return f"# Glossary\n\n{lead}\n\n{_section('One word, one meaning')}\n"
 
 
 def architecture_page() -> str:

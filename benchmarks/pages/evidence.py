@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.pages.made import ROOT, table
 from eureka.formats import listing
+from eureka.recipes import recipe
 
 BASELINE = "softmax"
 
@@ -23,7 +24,7 @@ class Cell:
     fix: str
     lr: float
     settings: tuple[tuple[str, Any], ...]
-    """What the study varied beside fix and rate, without the fix's own settings."""
+    """What the study varied beside fix and rate: without the fix's own settings, and without what is as in every recipe."""
     leapt: int
     runs: int
     median_step: float | None
@@ -59,7 +60,9 @@ def _cells(path: Path) -> Iterator[Cell]:
 
 
 def _others(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted((key, value) for key, value in settings.items() if not key.startswith("attention.")))
+    usual = {key: value for key, value in recipe("tiles").flat().items() if key.startswith(("model.", "training."))}
+    own = {key: value for key, value in settings.items() if not key.startswith("attention.")}
+    return tuple(sorted((key, value) for key, value in own.items() if key not in usual or usual[key] != value))
 
 
 def evidence(fix: str) -> str:
@@ -84,25 +87,27 @@ def _beside_baseline(own: list[Cell]) -> str:
     more = [cell for cell, other in pairs if cell.share > other.share]
     fewer = [cell for cell, other in pairs if cell.share < other.share]
     return (
-        f"- **It helped** (a larger share of runs leapt than with `softmax`, all else equal): {_places(more)}.\n"
-        f"- **It hurt** (a smaller share): {_places(fewer)}."
+        f"**It helped** (a larger share of runs leapt than with `softmax`, all else equal){_places(more)}\n"
+        f"**It hurt** (a smaller share){_places(fewer)}"
     )
 
 
 def _window(own: list[Cell]) -> str:
     works = [cell for cell in own if cell.share >= 0.5]
-    return f"- **Its window** (rates at which at least half of the runs leapt): {_places(works)}.\n"
+    return f"**Its window** (rates at which at least half of the runs leapt){_places(works)}"
 
 
 def _places(found: list[Cell]) -> str:
+    """The rates, by study; the end of a sentence, or a list."""
     by_study: dict[str, list[str]] = {}
     for cell in found:
-        by_study.setdefault(" ".join([cell.study, _settings(cell)]).strip(), []).append(f"{cell.lr:g}")
-    return "; ".join(f"{study} at {listing(rates)}" for study, rates in by_study.items()) or "nowhere"
+        by_study.setdefault(f"{cell.study}{_settings(cell)}", []).append(f"{cell.lr:g}")
+    lines = [f"- {study}: {listing(rates)}" for study, rates in by_study.items()]
+    return "\n".join([":\n", *lines, ""]) if lines else ": nowhere.\n"
 
 
 def _settings(cell: Cell) -> str:
-    return f"({', '.join(f'{key}={value}' for key, value in cell.settings)})" if cell.settings else ""
+    return f" ({', '.join(f'{key}={value}' for key, value in cell.settings)})" if cell.settings else ""
 
 
 def _grids(own: list[Cell]) -> Iterator[str]:
@@ -116,7 +121,9 @@ def _grids(own: list[Cell]) -> Iterator[str]:
                 by_rate = {cell.lr: cell for cell in cells() if (cell.study, cell.fix, cell.settings) == (study, fix, settings)}
                 found = [str(by_rate[rate]) if rate in by_rate else "–" for rate in rates]
                 rows.append((f"`{fix}`", ", ".join(f"{key}={value}" for key, value in settings) or "–", *found))
-        yield f"Study [results/{study}](../results/{study.split('/')[0]}/README.md):\n\n" + table(["fix", "settings", *(f"rate {rate:g}" for rate in rates)], rows)
+        yield f"Study [results/{study}](../results/{study.split('/')[0]}/README.md):\n\n" + table(
+            ["fix", "settings", *(f"rate {rate:g}" for rate in rates)], rows
+        )
 
 
 def _read() -> str:

@@ -42,11 +42,10 @@ def _use(entry: Entry) -> str:
     return f"""```python
 import eureka, torch
 
-layer = torch.nn.TransformerEncoderLayer(64, nhead=4, batch_first=True)
-model = torch.nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False)
-with eureka.patch(model, "{entry.name}"{more}) as patched:  # train as you always do
-    model(torch.randn(8, 16, 64)).sum().backward()
-    print(len(patched.sites), "attention layers")
+model = torch.nn.TransformerEncoderLayer(64, nhead=4, batch_first=True)
+with eureka.patch(model, "{entry.name}"{more}) as patched:
+    model(torch.randn(8, 16, 64)).sum().backward()  # train as you always do
+    print(len(patched.sites), "attention layer")
 ```
 
 ```sh
@@ -66,7 +65,9 @@ def costs(name: str) -> str:
     if not rows:
         return f"Not measured yet: `eureka bench attention --op {name}` does it on your machine."
     cells = [(f"{row['n']:,}", row["mask"], row["mode"], _ratio(row["time_vs_sdpa"]), _number(row["peak_mb"])) for row in rows]
-    lead = "`eureka bench attention --n 197,1024` printed this, on one core that other work shared; on your machine the same command tells."
+    lead = (
+        "`eureka bench attention --n 197,1024` printed this, on one core that other work shared; on yours the same command tells."
+    )
     return f"{lead}\n\n{table(HEADER, cells)}"
 
 

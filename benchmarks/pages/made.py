@@ -45,7 +45,11 @@ def settings_table(registry: Registry[Any], entry: Entry) -> str:
     if not fields:
         return "It has no settings.\n"
     rows = [
-        (f"`{name}`", "must be given" if info.is_required() else f"`{info.get_default(call_default_factory=True)!r}`", kind_of(info))
+        (
+            f"`{name}`",
+            "must be given" if info.is_required() else f"`{info.get_default(call_default_factory=True)!r}`",
+            kind_of(info),
+        )
         for name, info in fields.items()
     ]
     return table(["setting", "default", "what it may be"], rows)

@@ -7,37 +7,34 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.pages.made import table
-from benchmarks.pages.symptoms import SYMPTOMS
+from benchmarks.pages.symptoms import SYMPTOMS, Symptom
 from eureka import doctor
-from eureka.doctor.finding import CAUSES
+from eureka.doctor.finding import Cause
 from eureka.doctor.proposals import proposed
 
 LEAD = """# Symptom → cause
 
 What people see, and what it often is. The same sight has many causes, and a table cannot tell them apart:
-[`eureka.diagnose`](howto/diagnose.md) measures, on a copy of your own run, and names the one that it is. Every cause here is one that it
-knows by name.
+[`eureka.diagnose`](howto/diagnose.md) measures, on a copy of your own run, and names the one that it is. Every cause
+here is one that it knows by name.
 """
 
 
 def symptom_page() -> str:
     """The table, then each cause with the check that tells it."""
-    rows = [(SYMPTOMS[cause].seen, f"[{cause}](#{cause})", SYMPTOMS[cause].do) for cause in _causes()]
-    parts = [LEAD, table(["what you see", "cause", "what to do"], rows), *map(_section, _causes())]
-    return "\n".join(parts)
+    rows = [(symptom.seen, f"[{cause}](#{cause})", symptom.do) for cause, symptom in SYMPTOMS.items()]
+    sections = [_section(cause, symptom) for cause, symptom in SYMPTOMS.items()]
+    return "\n".join([LEAD, table(["what you see", "cause", "what to do"], rows), *sections])
 
 
-def _causes() -> list[str]:
-    return [cause for cause in CAUSES if cause in SYMPTOMS]
-
-
-def _section(cause: str) -> str:
-    symptom = SYMPTOMS[cause]  # type: ignore[index]
+def _section(cause: Cause, symptom: Symptom) -> str:
     raced = proposed(cause)
     lines = [
         f"## {cause}\n",
         f"{symptom.means}\n",
-        f"- **You see**: {symptom.seen[0].lower()}{symptom.seen[1:]}." if cause != "healthy" else "- **You see**: a curve like any other.",
+        f"- **You see**: {symptom.seen[0].lower()}{symptom.seen[1:]}."
+        if cause != "healthy"
+        else "- **You see**: a curve like any other.",
         f"- **The check that tells**: {checks().get(cause, 'no check finds a fault.')}",
         f"- **Do**: {symptom.do[0].lower()}{symptom.do[1:]}",
     ]

@@ -48,7 +48,9 @@ def _picture(task: Task) -> bytes:
 
 
 def _levels(task: Task) -> str:
-    return table(["who knows", "loss", "accuracy"], [(one.knows, f"{one.loss:.3f}", f"{one.accuracy:.3f}") for one in task.levels()])
+    return table(
+        ["who knows", "loss", "accuracy"], [(one.knows, f"{one.loss:.3f}", f"{one.accuracy:.3f}") for one in task.levels()]
+    )
 
 
 def _recipes(task: str) -> str:

@@ -99,7 +99,17 @@ def run_config(
     attention: Mapping[str, Any] | Part[Operator],
     training: Mapping[str, Any] | TrainingConfig,
 ) -> RunConfig:
-    """A checked config with all defaults filled in. Every problem is told at once."""
+    """A checked config with all defaults filled in. Every problem is told at once.
+
+    >>> run_config(task={"name": "tiles"}, model={"name": "encoder"}, attention={"name": "softmax"}, training={}).attention.name
+    'softmax'
+
+    Args:
+        task: its name and its settings
+        model: likewise
+        attention: the fix, likewise
+        training: settings of the loop, as `eureka run RECIPE --help-config` lists them
+    """
     need("torch")
     problems: list[RequestError] = []
     parts: dict[str, Any] = {}
