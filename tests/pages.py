@@ -135,8 +135,6 @@ def reduced(words: list[str]) -> list[str]:
     """The same command, so small that it takes seconds."""
     if words[0] in ("compare", "run"):
         words = words + [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
-    if words[0] == "compare":
-        words = [*words, "--workers", "1"]
     if words[0] == "race":
         words = [*words, "--steps", str(FEW_STEPS)]
     if words[0] == "race" and ":" not in words[1]:
