@@ -2,6 +2,7 @@
 # make demo    the main job, in minutes      make bench   ratios against named baselines
 # make data    the data that tests need      make browser a browser for the tests of the report
 # make fuzz    damaged logs and run folders, hostile requests and answers
+# make dist    wheel and source archive      make docs    the site, in build/site
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -12,7 +13,7 @@ BIOME := npx --yes --fetch-retries=0 @biomejs/biome@2.6.6
 SCRIPTS := src/eureka/report/assets
 DATA ?= mnist fashion_mnist cifar10 sotu moby_dick bible
 
-.PHONY: setup demo test lint lint-js bench fuzz browser data clean
+.PHONY: setup demo test lint lint-js bench fuzz browser data dist docs clean
 
 setup: $(STAMP)
 
@@ -66,5 +67,16 @@ browser:
 	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null) || \
 	  echo "no browser could be installed: the tests of the report's page will be skipped"
 
+# The site, in build/site: it opens from the disk, and fetches nothing. A warning, a dead link among them, is an error.
+docs: setup
+	$(BIN)/python -m benchmarks.pages --out build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --clean
+	@echo "Open build/site/index.html in a browser."
+
+# the wheel and the source archive, in dist/
+dist: setup
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
 clean:
-	rm -rf .venv runs report.html
+	rm -rf .venv build dist runs report.html

@@ -9,12 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.pages import ROOT, blocks, check_shell, lines, reduced, write_log
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SMALL = ["training.steps=30", "training.warmup=5", "training.batch_size=8", "training.validation_samples=32", "model.dim=16"]
 
 STUCK = """
 import torch
@@ -27,46 +26,42 @@ def my_function():
 """
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
-
-
-def commands(program: str) -> list[str]:
-    lines = [line.split("  #")[0].split("    #")[0].strip() for block in blocks("sh") for line in block.splitlines()]
-    return [line for line in lines if line.startswith(program + " ")]
-
-
-def inline_commands() -> list[str]:
-    return re.findall(r"`(eureka [^`…]+)`", README)
+def commands() -> set[str]:
+    """Those of blocks and those within sentences."""
+    shown = [line for block in blocks(README) if block.language == "sh" for line in lines(block)]
+    return {line for line in shown if line.startswith("eureka ")} | set(re.findall(r"`(eureka [^`…]+)`", README))
 
 
 def run_eureka(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    arguments = shlex.split(command)[1:]
-    if arguments[0] in ("compare", "run"):
-        arguments += [word for change in SMALL for word in ("--set", change)]
-    if arguments[0] == "bench":
-        arguments += ["--help"]
-    process = [sys.executable, "-m", "eureka", *arguments]
+    process = [sys.executable, "-m", "eureka", *reduced(shlex.split(command)[1:])]
     return subprocess.run(
         process, cwd=cwd, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
 
 
-@pytest.mark.parametrize("command", sorted({*commands("eureka"), *inline_commands()}))
+@pytest.mark.parametrize("command", sorted(commands()))
 def test_every_command_of_the_readme_runs(command: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    losses = np.r_[np.full(600, 2.0), np.linspace(2.0, 0.4, 40), np.full(400, 0.4)] + rng.normal(0, 0.02, 1040)
-    (tmp_path / "loss.csv").write_text("step,loss\n" + "\n".join(f"{i},{loss:.5f}" for i, loss in enumerate(losses)) + "\n")
+    write_log(tmp_path)
     (tmp_path / "my_module.py").write_text(STUCK)
     done = run_eureka(command, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
-@pytest.mark.parametrize("snippet", blocks("python"), ids=lambda snippet: snippet.strip().splitlines()[-1][:50])
+@pytest.mark.parametrize(
+    "snippet",
+    [block.text for block in blocks(README) if block.language == "python"],
+    ids=lambda snippet: snippet.strip().splitlines()[-1][:50],
+)
 def test_every_snippet_of_the_readme_runs_and_says_something(snippet: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(snippet, "README.md", "exec"), {})
     assert capsys.readouterr().out
+
+
+def test_every_shell_block_of_the_readme_is_shell() -> None:
+    for block in blocks(README):
+        if block.language == "sh":
+            check_shell(block.text)
 
 
 def test_every_make_target_of_the_readme_and_contributing_exists() -> None:

@@ -98,4 +98,6 @@ def test_every_wrong_value_is_told_at_once() -> None:
 
 
 def test_a_missing_extra_says_how_to_install_it() -> None:
-    assert str(MissingExtraError("transformers", "hf")) == "this needs the package 'transformers': pip install 'eureka[hf]'"
+    assert (
+        str(MissingExtraError("transformers", "hf")) == "this needs the package 'transformers': pip install 'eureka-moments[hf]'"
+    )

@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from eureka.stranger import warn_of_stranger
+
 if TYPE_CHECKING:
     from eureka.attention.attend import attend
     from eureka.attention.operator import Operator, make_operator
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from eureka.recipes import recipe
     from eureka.report.write import write_report
     from eureka.starts.clear_start import ClearStart, clear_start
+
+__version__ = "0.1.0"
 
 __all__ = [
     "AttentionProbe",
@@ -101,8 +105,18 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    try:
+        return getattr(importlib.import_module(_MODULES[name]), name)
+    except ModuleNotFoundError as error:
+        from eureka.errors import missing_extra
+
+        if (told := missing_extra(error)) is None:
+            raise
+        raise told from None
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+warn_of_stranger()

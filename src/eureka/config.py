@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eureka.attention.registry import FIXES
-from eureka.errors import RequestError, UnknownNameError
+from eureka.errors import RequestError, UnknownNameError, need
 from eureka.models.registry import MODELS
 from eureka.registry import Part, Registry, validated
 from eureka.tasks.registry import TASKS
@@ -99,7 +99,18 @@ def run_config(
     attention: Mapping[str, Any] | Part[Operator],
     training: Mapping[str, Any] | TrainingConfig,
 ) -> RunConfig:
-    """A checked config with all defaults filled in. Every problem is told at once."""
+    """A checked config with all defaults filled in. Every problem is told at once.
+
+    >>> run_config(task={"name": "tiles"}, model={"name": "encoder"}, attention={"name": "softmax"}, training={}).attention.name
+    'softmax'
+
+    Args:
+        task: its name and its settings
+        model: likewise
+        attention: the fix, likewise
+        training: settings of the loop, as `eureka run RECIPE --help-config` lists them
+    """
+    need("torch")
     problems: list[RequestError] = []
     parts: dict[str, Any] = {}
     for name, given in {"task": task, "model": model, "attention": attention, "training": training}.items():

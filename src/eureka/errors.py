@@ -17,10 +17,19 @@ Each message is one sentence or two: what was wrong, with what value, what to do
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import sysconfig
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
+
+DISTRIBUTION = "eureka-moments"
+"""What `pip install` is told; `eureka` is what Python imports and what the command is called."""
+EXTRAS = {
+    **dict.fromkeys(["torch", "sklearn", "PIL", "filelock", "httpx", "platformdirs", "yaml"], "torch"),
+    "scipy": "report",
+}
+"""The smallest extra that brings a package which the light installation lacks, by the name that is imported."""
 
 
 class EurekaError(Exception):
@@ -57,11 +66,27 @@ class MissingExtraError(RequestError, ImportError):
     """An optional dependency is not installed.
 
     >>> str(MissingExtraError("ray", "ray"))
-    "this needs the package 'ray': pip install 'eureka[ray]'"
+    "this needs the package 'ray': pip install 'eureka-moments[ray]'"
     """
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"this needs the package {package!r}: pip install 'eureka[{extra}]'")
+        super().__init__(f"this needs the package {package!r}: pip install '{DISTRIBUTION}[{extra}]'")
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
+    """What to say about an import that failed, if it is of a package that one of our extras brings.
+
+    >>> str(missing_extra(ModuleNotFoundError(name="torch.nn")))
+    "this needs the package 'torch': pip install 'eureka-moments[torch]'"
+    """
+    package = (error.name or "").split(".")[0]
+    return MissingExtraError(package, EXTRAS[package]) if package in EXTRAS else None
+
+
+def need(package: str) -> None:
+    """Raise unless `package`, one of `EXTRAS`, can be imported; nothing is imported."""
+    if not importlib.util.find_spec(package):
+        raise MissingExtraError(package, EXTRAS[package])
 
 
 class WorkError(EurekaError):

@@ -127,16 +127,22 @@ def _check_contract(config: RunConfig) -> None:
 
 
 def run(
-    config: RunConfig, folder: Path | RunFolder, on_log: Callable[[Metrics], None] | None = None, origin: Origin | None = None
+    config: RunConfig,
+    folder: str | Path | RunFolder,
+    on_log: Callable[[Metrics], None] | None = None,
+    origin: Origin | None = None,
 ) -> RunResult:
     """Train in a folder, or go on where the run was interrupted; a finished run is only read.
 
-    on_log   is called with each line of ``metrics.jsonl``
-    origin   the recipe that the config was made from; the folder keeps it
+    Args:
+        config: what to train
+        folder: where the run is kept; it is made if it is not there
+        on_log: is called with each line of ``metrics.jsonl``
+        origin: the recipe that the config was made from; the folder keeps it
 
     Under torchrun every process calls this; the first one keeps the folder.
     """
-    folder = folder if isinstance(folder, RunFolder) else RunFolder(folder)
+    folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
     _check_same(config, folder)
     if (result := folder.result()) is not None:
         return RunResult(folder, result)
@@ -244,10 +250,13 @@ def environment() -> dict[str, str]:
     """Versions and machine: what the config does not decide."""
     from importlib.metadata import version
 
-    packages = {name: version(name) for name in ("eureka", "torch", "numpy", "scikit-learn", "pydantic")}
+    import eureka
+
+    packages = {name: version(name) for name in ("torch", "numpy", "scikit-learn", "pydantic")}
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "executable": Path(sys.executable).name,
+        "eureka": eureka.__version__,
         **packages,
     }

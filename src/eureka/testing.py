@@ -15,12 +15,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+from eureka.errors import ContractError, MissingExtraError
+
+try:
+    import torch
+except ModuleNotFoundError:
+    raise MissingExtraError("torch", "torch") from None
+
 from torch import Generator, Tensor, nn
 
 from eureka.attention.mask import Causal, Dense, KeyPadding, Mask, NoMask, visible_keys
 from eureka.attention.operator import Operator
-from eureka.errors import ContractError
 from eureka.tasks.task import IGNORED, Batch, Task
 
 BATCH, QUERIES, KEYS = 2, 5, 7

@@ -192,7 +192,7 @@ def test_a_png_without_matplotlib_names_the_command_that_installs_it(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = run(log, "--plot", tmp_path / "plot.png")
     assert isinstance(result.exception, MissingExtraError)
-    assert "pip install 'eureka[plot]'" in str(result.exception)
+    assert "pip install 'eureka-moments[plot]'" in str(result.exception)
     assert result.stdout == ""
 
 

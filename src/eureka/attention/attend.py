@@ -25,10 +25,13 @@ def attend(
 ) -> Tensor:
     """softmax(q kᵀ / √d) v, or what another operator makes of it; call it in place of your own lines.
 
-    q, k, v    (batch, heads, tokens, width), or (batch, tokens, width) for one head
-    operator   a name that `eureka fixes` lists and that has no parameters of its own, or an operator that your model holds
-    mask       True where a key may be seen, or numbers that are added to the logits; as in F.scaled_dot_product_attention
-    causal     each token sees itself and those before it
+    Args:
+        q: (batch, heads, tokens, width), or (batch, tokens, width) for one head
+        k: like `q`
+        v: like `q`
+        operator: a name that `eureka fixes` lists and that has no parameters of its own, or an operator that your model holds
+        mask: True where a key may be seen, or numbers that are added to the logits; as in F.scaled_dot_product_attention
+        causal: each token sees itself and those before it
 
     >>> import torch
     >>> q, k, v = torch.randn(3, 2, 4, 5, 8)

@@ -141,9 +141,14 @@ def per_head(parameter: Tensor, q: Tensor) -> Tensor:
 
 
 def make_operator(name: str | type[Operator], settings: Mapping[str, Any] | None = None, **context: Any) -> Operator:
-    """An operator by its name or class; `context` is what its constructor may ask for: `heads`, `head_dim`, `total_steps`.
+    """An operator by its name or class.
 
     >>> make_operator("temperature", {"temperature": 0.5}).beta(None, None, None)
     2.0
+
+    Args:
+        name: one that `eureka fixes` lists, ``module:Class``, or a class
+        settings: its settings; those that are not given have their defaults
+        context: what its constructor may ask for: `heads`, `head_dim`, `total_steps`
     """
     return FIXES.build(name, settings, **context)

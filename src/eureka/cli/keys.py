@@ -34,9 +34,9 @@ def describe_keys(config: RunConfig) -> Iterator[Key]:
         yield Key(f"{part}.name", name, f"one of {', '.join(registry.names())}, or module:Class")
         for setting, info in registry.schema(name).model_fields.items():
             fixed = setting in registry.entry(name).preset
-            yield Key(f"{part}.{setting}", _shown(values[f"{part}.{setting}"]), "fixed by the name" if fixed else _kind(info))
+            yield Key(f"{part}.{setting}", _shown(values[f"{part}.{setting}"]), "fixed by the name" if fixed else kind_of(info))
     for setting, info in TrainingConfig.model_fields.items():
-        meaning = f"{info.description} ({_kind(info)})"
+        meaning = f"{info.description} ({kind_of(info)})"
         yield Key(f"training.{setting}", _shown(values[f"training.{setting}"]), meaning)
 
 
@@ -44,7 +44,8 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _kind(info: FieldInfo) -> str:
+def kind_of(info: FieldInfo) -> str:
+    """What a setting may be, as in ``number > 0``."""
     return " ".join([_type_name(info.annotation), *_limits(info.metadata)])
 
 

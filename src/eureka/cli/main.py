@@ -23,7 +23,7 @@ from eureka.cli.report import report
 from eureka.cli.run import run
 from eureka.cli.study import study
 from eureka.cli.tasks import app as tasks
-from eureka.errors import EurekaError, RequestError
+from eureka.errors import EurekaError, RequestError, missing_extra
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # Typer keeps its Click to itself
 
@@ -39,9 +39,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from eureka import __version__
 
-        sys.stdout.write(f"eureka {version('eureka')}\n")
+        sys.stdout.write(f"eureka {__version__}\n")
         raise typer.Exit
 
 
@@ -68,6 +68,10 @@ def run_command() -> int:
         code = _say(str(error), 1)
     except USAGE_ERROR as error:
         code = _say(_usage(error), 2)
+    except ModuleNotFoundError as error:  # the light installation has neither torch nor what goes with it
+        if (told := missing_extra(error)) is None:
+            raise
+        code = _say(str(told), 2)
     except BrokenPipeError:  # the reader of our output went away, as in `eureka fixes | head -1`
         sys.stderr.close()
         code = 141

@@ -40,10 +40,13 @@ def detect(
 ) -> list[EurekaMoment]:
     """All Eureka-moments of a curve, in order; NaNs, gaps, duplicated and unsorted steps do no harm.
 
-    lr       the learning rate at each value: drops that it explains have kind ``lr_step``
-    epochs   the epoch at each value: drops as an epoch begins have kind ``epoch_boundary``
-    rising   more is better: the moments are rises
-    floor    the lowest loss (of a rising metric: the highest value) that the task allows: what goes beyond it is a ``leak``
+    Args:
+        values: the curve, usually a loss
+        steps: the step of each value; 0, 1, 2, … unless given
+        lr: the learning rate at each value: drops that it explains have kind ``lr_step``
+        epochs: the epoch at each value: drops as an epoch begins have kind ``epoch_boundary``
+        rising: more is better: the moments are rises
+        floor: the lowest loss (of a rising metric: the highest value) that the task allows: what goes beyond it is a ``leak``
 
     Drops that only undo a rise have kind ``recovery``.
 

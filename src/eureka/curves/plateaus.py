@@ -91,7 +91,11 @@ def find_plateaus(
 ) -> list[Plateau]:
     """All plateaus of a curve in order: those that an abrupt drop ended, and every other stretch that the rule calls one.
 
-    `moments` are those of `detect`, if they are known already; `rising` says that more is better.
+    Args:
+        values: the curve, usually a loss
+        steps: the step of each value; 0, 1, 2, … unless given
+        rising: more is better
+        moments: those of `detect`, if they are known already
 
     >>> t = np.arange(1000)
     >>> first, last = find_plateaus(2.0 - 1.8 / (1.0 + np.exp(-(t - 600) / 8.0)))

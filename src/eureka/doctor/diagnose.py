@@ -97,16 +97,18 @@ def diagnose(
 ) -> Diagnosis:
     """Find out why a model does not learn, by measurements and experiments on copies of it.
 
-    model      as it is now: fresh, or after some training. It is left bit for bit as it was, and so are the optimiser and
-               all random numbers. Or a Trainer of Hugging Face, which brings all the rest; or a Lightning module
-    batches    a list or a DataLoader; a few dozen batches are enough. With a Lightning module, its data module or a DataLoader
-    loss       ``lambda model, batch: …`` returns the loss as training computes it
-    optimizer  the one that trains the model
-    step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
-               returns the loss
-    log        the loss so far: a list of numbers, or a file that `eureka detect` can read
-    budget     seconds after which no further check begins
-    on_check   called with the name of each check before it begins
+    Args:
+        model: as it is now: fresh, or after some training. It is left bit for bit as it was, and so are the optimiser and all
+            random numbers. Or a Trainer of Hugging Face, which brings all the rest; or a Lightning module
+        batches: a list or a DataLoader; a few dozen batches are enough. With a Lightning module, its data module or a
+            DataLoader
+        loss: ``lambda model, batch: …`` returns the loss as training computes it
+        optimizer: the one that trains the model
+        step: in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
+            returns the loss
+        log: the loss so far: a list of numbers, or a file that `eureka detect` can read
+        budget: seconds after which no further check begins
+        on_check: called with the name of each check before it begins
     """
     with kept_random_state(batches), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of copies of the user's model; their own runs have told them

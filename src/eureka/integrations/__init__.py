@@ -3,3 +3,7 @@
 `hugging_face.HuggingFaceCallback` and `lightning.LightningCallback` need the package they are for; `monitor.Monitor` serves any
 loop.
 """
+
+from eureka.errors import need
+
+need("torch")

@@ -35,14 +35,15 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
     It takes the loss as often as the trainer logs it (``logging_steps``). Its state is saved with the trainer's checkpoints and
     restored when training resumes.
 
-    trainer    the trainer whose loggers are used; without it scalars go into the log history only
-    every      steps between two probes of the attention; None for none
-    patched    a patch whose schedule is saved and restored with the callback
-    on_event   called with every event
-    per_layer  log every measure of every layer; otherwise their means
-    rescue     what to do at a plateau: "off", "advise", "race" or "apply" (see `Monitor`); it needs `trainer`. "apply" writes the
-               checkpoint from before into the trainer's output folder
-    share      of the steps made so far that a race may take, over all its forks
+    Args:
+        trainer: the trainer whose loggers are used; without it scalars go into the log history only
+        every: steps between two probes of the attention; None for none
+        patched: a patch whose schedule is saved and restored with the callback
+        on_event: called with every event
+        per_layer: log every measure of every layer; otherwise their means
+        rescue: what to do at a plateau: "off", "advise", "race" or "apply" (see `Monitor`); it needs `trainer`. "apply"
+            writes the checkpoint from before into the trainer's output folder
+        share: of the steps made so far that a race may take, over all its forks
     """
 
     def __init__(

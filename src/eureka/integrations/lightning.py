@@ -33,13 +33,14 @@ class LightningCallback(Callback):
 
     Its state is saved with the trainer's checkpoints and restored when training resumes.
 
-    every      steps between two probes of the attention; None for none
-    patched    a patch whose schedule is saved and restored with the callback
-    on_event   called with every event
-    per_layer  log every measure of every layer; otherwise their means
-    rescue     what to do at a plateau: "off", "advise", "race" or "apply" (see `Monitor`). "apply" writes the checkpoint from
-               before into the trainer's folder
-    share      of the steps made so far that a race may take, over all its forks
+    Args:
+        every: steps between two probes of the attention; None for none
+        patched: a patch whose schedule is saved and restored with the callback
+        on_event: called with every event
+        per_layer: log every measure of every layer; otherwise their means
+        rescue: what to do at a plateau: "off", "advise", "race" or "apply" (see `Monitor`). "apply" writes the checkpoint
+            from before into the trainer's folder
+        share: of the steps made so far that a race may take, over all its forks
     """
 
     def __init__(

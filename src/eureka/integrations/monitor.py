@@ -28,17 +28,18 @@ class Monitor:
                 ...  # forward, backward, optimiser.step()
                 monitor.update(step, loss.item())
 
-    model      whose attention is probed
-    every      steps between two probes of the attention; None for none
-    patched    a patch whose schedule is saved and restored with the monitor
-    log        called with (scalars, step) for every record of the probe and every event
-    on_event   called with every event: a plateau has begun, a Eureka-moment has ended
-    per_layer  log every measure of every layer; otherwise their means
-    rescue     what to do at a plateau: "off"; "advise" says why it is stuck; "race" also tries remedies on copies; "apply" goes
-               on with the winner. It needs `given`
-    given      called at a plateau; returns what `eureka.diagnose` takes, as a dict: model, batches, loss or step, optimizer
-    folder     where "apply" writes the checkpoint from before
-    share      of the steps made so far that a race may take, over all its forks
+    Args:
+        model: whose attention is probed
+        every: steps between two probes of the attention; None for none
+        patched: a patch whose schedule is saved and restored with the monitor
+        log: called with (scalars, step) for every record of the probe and every event
+        on_event: called with every event: a plateau has begun, a Eureka-moment has ended
+        per_layer: log every measure of every layer; otherwise their means
+        rescue: what to do at a plateau: "off"; "advise" says why it is stuck; "race" also tries remedies on copies; "apply"
+            goes on with the winner. It needs `given`
+        given: called at a plateau; returns what `eureka.diagnose` takes, as a dict: model, batches, loss or step, optimizer
+        folder: where "apply" writes the checkpoint from before
+        share: of the steps made so far that a race may take, over all its forks
 
     It never stops a training run: what cannot be measured is said once, as a warning of the logger "eureka", and the loss is
     watched on.

@@ -33,15 +33,17 @@ def patch(
 ) -> Patched:
     """Let a model attend through an operator: at all its sites, or at those that `layers` names.
 
-    operator     a name (`eureka fixes` lists them), ``module:Class``, an operator class, an operator, of which every site gets a
-                 copy, a function of the site, or a mapping from layers to any of these
-    layers       an index, a pattern of module names, a function of the site, or several of them
-    settings     settings of a named operator or an operator class
-    total_steps  the length of training, for operators with a schedule
-    follow       let schedules advance with the optimiser that trains the model; otherwise call `advance` of the operators
-    sites        names of modules whose forward reaches F.scaled_dot_product_attention in a way that their code does not show
-    check        compare the first call at each site, with plain softmax, with the model's own code; if they differ, the patch
-                 is undone and an error names the site. Compiled calls are not compared
+    Args:
+        model: any module whose attention can be found; it is changed in place, and the end of the block undoes it
+        operator: a name (`eureka fixes` lists them), ``module:Class``, an operator class, an operator, of which every site
+            gets a copy, a function of the site, or a mapping from layers to any of these
+        layers: an index, a pattern of module names, a function of the site, or several of them
+        settings: settings of a named operator or an operator class
+        total_steps: the length of training, for operators with a schedule
+        follow: let schedules advance with the optimiser that trains the model; otherwise call `advance` of the operators
+        sites: names of modules whose forward reaches F.scaled_dot_product_attention in a way that their code does not show
+        check: compare the first call at each site, with plain softmax, with the model's own code; if they differ, the patch
+            is undone and an error names the site. Compiled calls are not compared
 
     Parameters of an operator are saved with the model's own. `from_pretrained` makes a model without them: patch that model and
     call its `load_state_dict`. peft freezes what is there when it wraps a model: patch after it, or pass `patched.parameters()`

@@ -29,10 +29,11 @@ class AttentionProbe:
     there after ``optimiser.step()``. Between the steps that it measures, nothing is attached to the model. Where no optimiser
     can be followed, call `step()` after each backward pass.
 
-    every      training steps from one record to the next; the first step is measured
-    layers     which sites, as for `eureka.patch`
-    samples    how many samples of a batch are measured; None for all
-    on_record  called with each record, for loggers
+    Args:
+        every: training steps from one record to the next; the first step is measured
+        layers: which sites, as for `eureka.patch`
+        samples: how many samples of a batch are measured; None for all
+        on_record: called with each record, for loggers
 
     >>> import torch
     >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)

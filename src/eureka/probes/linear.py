@@ -57,9 +57,10 @@ def linear_probes(
 ) -> list[LinearProbe]:
     """Logistic probes for every intermediate answer, on every representation of every layer and head.
 
-    data      a task, of which `samples` are drawn with `generator`, or (inputs, {name: answers}) with whole numbers, one for each
-              sample or one for each token
-    tokens    which tokens a sample's answer is read off: "all" side by side, their "mean", or the one at an index
+    Args:
+        data: a task, of which `samples` are drawn with `generator`, or (inputs, {name: answers}) with whole numbers, one for
+            each sample or one for each token
+        tokens: which tokens a sample's answer is read off: "all" side by side, their "mean", or the one at an index
     """
     unknown = set(representations) - set(REPRESENTATIONS)
     if unknown:

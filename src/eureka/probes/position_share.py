@@ -38,7 +38,9 @@ UNSEEN = "what the model does before its first attention could not be followed."
 def position_share(model: nn.Module, inputs: Any) -> PositionShare:
     """How much of the input and of the logits of a model's first attention is position; the model stays as it is.
 
-    inputs   one batch of samples that differ, as the model takes it (a mapping is passed by keyword)
+    Args:
+        model: the one to look at
+        inputs: one batch of samples that differ, as the model takes it (a mapping is passed by keyword)
 
     >>> layer = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
     >>> place = torch.randn(6, 8)

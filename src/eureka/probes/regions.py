@@ -45,10 +45,11 @@ def attention_to(
     A region of cells gives the attention progress measure of Gopalani & Hu (2025), Σ_Ω |A| / Σ |A|, with Ω the cells that a
     model which has solved the task attends to.
 
-    regions   by name: indices of keys, or cells
-    inputs    one batch, as the model takes it (a mapping is passed by keyword)
-    queries   the queries whose attention counts, all by default; [0] is a class token
-    loss      a function from the output of the model to a number, whose gradient is taken
+    Args:
+        regions: by name: indices of keys, or cells
+        inputs: one batch, as the model takes it (a mapping is passed by keyword)
+        queries: the queries whose attention counts, all by default; [0] is a class token
+        loss: a function from the output of the model to a number, whose gradient is taken
 
     >>> layer = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
     >>> found = attention_to(layer, {"first": [0], "rest": [1, 2, 3]}, torch.randn(5, 4, 8))[0].attention

@@ -33,10 +33,11 @@ class Applied:
 class Remedy:
     """A change with a name. A user's own is made like ours: ``Remedy("no_dropout", "dropout is 0", apply)``.
 
-    apply   changes ``fork.model`` and ``fork.optimizer`` in place, and returns a function that ends what lasts beyond that:
-            hooks, operators, settings of modules. Weights, buffers and all that the optimiser holds are put back without it, so
-            None is enough for those. ``fork.inputs`` is what the model is called with on the first batch. If it cannot be applied
-            it raises a `RequestError` that says why
+    Args:
+        apply: changes ``fork.model`` and ``fork.optimizer`` in place, and returns a function that ends what lasts beyond
+            that: hooks, operators, settings of modules. Weights, buffers and all that the optimiser holds are put back without
+            it, so None is enough for those. ``fork.inputs`` is what the model is called with on the first batch. If it cannot be
+            applied it raises a `RequestError` that says why
     """
 
     name: str

@@ -56,19 +56,21 @@ def race(
     Nothing of the user's is changed: not weights, optimiser, buffers, random numbers, modes, hooks or the order of the data.
     `Race.apply` makes the winner the user's run.
 
-    model      the one that is stuck; or a Trainer of Hugging Face, which brings all the rest; or a Lightning module
-    batches    a list or a DataLoader, of a Lightning module also its data module; if there are fewer than `steps`, they are
-               used again, and it is said
-    loss       ``lambda model, batch: …`` returns the loss as training computes it
-    optimizer  the one that trains the model
-    step       in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
-               returns the loss
-    remedies   names, or objects of your own (`eureka.Remedy`); the seven most promising unless given, "all" for the catalogue
-    steps      how far the last forks go; the others end earlier, and a leap ends the race at once
-    seed       of the random numbers that forks draw; the same in all of them at the same step
-    one_copy   keep your own weights off the device while the race runs (on a processor: in a file), so that it needs no more
-               memory than training does; they come back bit for bit
-    on_step    called after each step with the fork's name, the steps taken by all forks, and the most that there can be
+    Args:
+        model: the one that is stuck; or a Trainer of Hugging Face, which brings all the rest; or a Lightning module
+        batches: a list or a DataLoader, of a Lightning module also its data module; if there are fewer than `steps`, they are
+            used again, and it is said
+        loss: ``lambda model, batch: …`` returns the loss as training computes it
+        optimizer: the one that trains the model
+        step: in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
+            returns the loss
+        remedies: names, or objects of your own (`eureka.Remedy`); the seven most promising unless given, "all" for the
+            catalogue
+        steps: how far the last forks go; the others end earlier, and a leap ends the race at once
+        seed: of the random numbers that forks draw; the same in all of them at the same step
+        one_copy: keep your own weights off the device while the race runs (on a processor: in a file), so that it needs no
+            more memory than training does; they come back bit for bit
+        on_step: called after each step with the fork's name, the steps taken by all forks, and the most that there can be
     """
     if steps < 2:
         raise RequestError(f"steps={steps}: a race takes at least 2 steps.")

@@ -24,7 +24,14 @@ RECIPES: dict[str, Recipe] = FIRST.recipes | SMALL.recipes | HF.recipes | QDS.re
 
 
 def recipe(name: str) -> RunConfig:
-    """The config of a recipe."""
+    """The config of a recipe.
+
+    >>> recipe("tiles").but({"training.lr": 1e-3}).training.lr
+    0.001
+
+    Args:
+        name: one that `eureka recipes` lists
+    """
     if name not in RECIPES:
         raise UnknownNameError("recipe", name, RECIPES)
     return RECIPES[name].make()

@@ -99,16 +99,17 @@ def clear_start(
     Directions stay as they were drawn; only lengths change. Positions that are zero have no direction: it is drawn from a normal
     distribution. Buffers, modes, random state and all other parameters stay.
 
-    model      a compiled one (`torch.compile`) is run uncompiled
-    inputs     one batch, as the model takes it (a mapping is passed by keyword); if all samples are alike, positions are told
-               from content by running it backwards as well
-    positions  None leaves positions alone; if there are none that are learned, the result has a note, or with ``logits=None``
-               it is an error
-    logits     None leaves W_Q and W_K alone; it is meant for plain softmax
-    trained    rescale a model that was trained, too. A model counts as trained if the weight or bias of a normalisation layer
-               differs between features: fresh ones are constant. This misses a trained model without such layers, or with
-               frozen ones.
-    seed       for positions that are zero
+    Args:
+        model: a compiled one (`torch.compile`) is run uncompiled
+        inputs: one batch, as the model takes it (a mapping is passed by keyword); if all samples are alike, positions are told
+            from content by running it backwards as well
+        positions: None leaves positions alone; if there are none that are learned, the result has a note, or with
+            ``logits=None`` it is an error
+        logits: None leaves W_Q and W_K alone; it is meant for plain softmax
+        trained: rescale a model that was trained, too. A model counts as trained if the weight or bias of a normalisation
+            layer differs between features: fresh ones are constant. This misses a trained model without such layers, or with
+            frozen ones.
+        seed: for positions that are zero
 
     >>> from torch import nn
     >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)

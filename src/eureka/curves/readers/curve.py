@@ -86,8 +86,16 @@ def read_log(
 ) -> list[Curve]:
     """Every curve of every run in a file or folder: runs in order, in each run train before validation.
 
-    Columns that are not named are chosen, and the notes of a curve say how. `rising` says that more is better; without it the
-    name of the metric decides.
+    Columns that are not named are chosen, and the notes of a curve say how.
+
+    Args:
+        path: a log, or a folder of logs, in any format that `eureka detect` reads
+        column: the curve; all losses and metrics unless given
+        step_column: the step; the best column that rises unless given
+        lr_column: the learning rate; by its name unless given
+        lr_file: a log of the learning rate alone
+        rising: more is better; without it the name of the metric decides
+        progress: called with the number of bytes each time some were read
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
