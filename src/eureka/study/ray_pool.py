@@ -153,8 +153,15 @@ class NodeWorker:
             code = self._once(folder)
         return None if folder.result() is not None else why(code, folder)
 
+    def end(self) -> None:
+        """End the worker; where an actor is killed instead, the worker notices."""
+        if self.worker is not None:
+            self.worker.ask_to_stop()
+            self.worker.wait()
+
     def _once(self, folder: RunFolder) -> int:
         if self.worker is None or not self.worker.begin(folder):
+            self.news = SimpleQueue()  # what the one before may still say is of no interest
             self.worker = Worker(self.news, folder)
             self.worker.begin(folder)
         news = self.news.get()
