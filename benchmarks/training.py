@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import typer
 from torch import nn
 
 from benchmarks.command import start
+from benchmarks.pool import pool_cost, staying
 from eureka.bench.timing import Job, interleaved
 from eureka.cli.bench import say
 from eureka.cli.options import JsonOption, listed, print_json
@@ -31,8 +31,6 @@ from eureka.errors import RequestError
 from eureka.experiment import build
 from eureka.recipes import RECIPES, recipe
 from eureka.runs import RunFolder
-from eureka.study.plan import Study
-from eureka.study.pool import LocalPool
 from eureka.tasks.task import Task
 from eureka.training.loop import Loop
 from eureka.training.optimiser import make_optimiser
@@ -80,7 +78,12 @@ def run(
         except RequestError as error:  # data that is not on this machine
             skipped[name] = str(error)
     progress("pool")
-    return TrainingCosts(rows=costs, skipped=skipped, matmul_gflops=rate / 1e9, pool_efficiency=pool_efficiency())
+    return TrainingCosts(
+        rows=costs,
+        skipped=skipped,
+        matmul_gflops=rate / 1e9,
+        pool_efficiency=pool_cost("", staying, runs=6, steps=800).efficiency,
+    )
 
 
 def loop_cost(name: str, config: RunConfig, rate: float, rounds: int) -> LoopCost:
@@ -177,21 +180,6 @@ def matmul_rate(rounds: int = 20) -> float:
     a, b = torch.randn(MATRIX, MATRIX), torch.randn(MATRIX, MATRIX)
     seconds = interleaved({"product": lambda: a @ b}, rounds)["product"]
     return 2 * MATRIX**3 / seconds
-
-
-def pool_efficiency(runs: int = 6) -> float:
-    """The ideal time of a study (its runs' own seconds, shared by all cores) over the time it took with every start."""
-    config = recipe("tiles").but({"training.steps": 800, "training.early_stop": False})
-    with tempfile.TemporaryDirectory() as place:
-        study = Study.over(config, {"training.seed": list(range(runs))}, Path(place))
-        folders, pool = study.prepare(), LocalPool()
-        start = time.perf_counter()
-        failures = pool.run(folders)
-        wall = time.perf_counter() - start
-        if failures:
-            raise RequestError(f"the pool's runs failed: {failures[0].reason}.")
-        outcomes = [outcome for folder in folders if (outcome := folder.result()) is not None]
-        return sum(outcome.seconds for outcome in outcomes) / (min(pool.workers, runs) * wall)
 
 
 def main(

@@ -25,7 +25,7 @@ from eureka.config import RunConfig
 from eureka.errors import RequestError, UnknownNameError
 from eureka.models.registry import MODELS
 from eureka.study.plan import Study, run_name
-from eureka.study.ray_pool import run_on_node
+from eureka.study.ray_pool import NodeWorker
 from eureka.tasks.registry import TASKS
 
 MODULE = '''
@@ -200,7 +200,9 @@ def test_a_node_of_a_cluster_looks_in_the_users_folder(
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(folder)])
     monkeypatch.delitem(sys.modules, "my_parts")
     monkeypatch.setenv(registry.FOLDER, "")  # to be put back at the end
-    assert run_on_node(str(run.path), str(folder)) is None
+    node = NodeWorker(str(folder))
+    assert node.carry_out(str(run.path)) is None
+    node.end()
     assert run.result() is not None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,8 +163,8 @@ def probe_attention(snapshot: Snapshot, samples: int) -> ProbeRecord:
     return probe.records[0]
 
 
-def probe_answers(snapshot: Snapshot) -> Readings:
-    """Read the intermediate answers off z of each head and off whole blocks."""
+def probe_answers(snapshot: Snapshot, on_fit: Callable[[int, int], None] | None = None) -> Readings:
+    """Read the intermediate answers off z of each head and off whole blocks; `on_fit` is told after each."""
     generator = Generator().manual_seed(SEED)
-    found = linear_probes(snapshot.model, snapshot.task, representations=("z", "block"), generator=generator)
+    found = linear_probes(snapshot.model, snapshot.task, representations=("z", "block"), generator=generator, on_fit=on_fit)
     return Readings(snapshot.step, found)

@@ -13,7 +13,7 @@ import pytest
 
 from eureka.config import RunConfig
 from eureka.study.plan import Study
-from eureka.study.pool import is_paused
+from eureka.study.workers import is_paused
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,8 +77,10 @@ def test_an_earlier_checkpoint_and_the_beginning_can_be_looked_at(folder: Path) 
     assert steps == [21, 0]
 
 
-def test_answers_that_can_be_read_off_are_listed(folder: Path) -> None:
-    found = json.loads(called(str(folder), "--linear", "--json"))["linear"]
+def test_answers_that_can_be_read_off_are_listed_and_how_long_that_takes_is_told_on_standard_error(folder: Path) -> None:
+    result = CliRunner().invoke(app, [str(folder), "--linear", "--json"], catch_exceptions=False)
+    found = json.loads(result.stdout)["linear"]
+    assert re.fullmatch(r"\d+ linear probes: about \d+ (s|min) more\n", result.stderr)
     assert {each["answer"] for each in found} >= {"indicator_1", "target_2", "label"}
 
 
@@ -147,3 +153,15 @@ def test_mistakes_are_told_in_one_sentence(tmp_path: Path, tiny: RunConfig) -> N
     (tmp_path / "checkpoints" / "step-000000001.pt").write_text("nothing")
     with pytest.raises(WorkError, match=r"step-000000001\.pt is not a checkpoint of a run, or it is damaged"):
         called(str(tmp_path / "checkpoints" / "step-000000001.pt"))
+
+
+def test_an_interruption_of_linear_probes_is_one_line_and_the_folder_is_as_it_was(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    command = [sys.executable, "-m", "eureka", "probe", str(folder), "--linear"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    process.stderr.readline()  # the probes are being fitted
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (130, "eureka: interrupted; run the same command again to go on.\n")
+    assert sorted(folder.rglob("*")) == before

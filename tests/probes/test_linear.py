@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from eureka.config import run_config
 from eureka.errors import RequestError
 from eureka.experiment import build
+from eureka.probes import linear
 from eureka.probes.linear import PORTIONS, fit_probe, linear_probes
 
 Array = np.ndarray[Any, Any]
@@ -142,3 +143,24 @@ def test_wrong_requests_are_refused() -> None:
         linear_probes(model, task, answers=("color",))
     with pytest.raises(RequestError, match=r"shape \(100, 7\) fit neither"):
         linear_probes(model, (task.sample(100, Generator()).inputs, {"odd": torch.zeros(100, 7).long()}))
+
+
+def test_a_probe_takes_one_thread_and_gives_the_threads_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    from threadpoolctl import threadpool_info
+
+    seen: list[int] = []
+    monkeypatch.setattr(linear, "fitted", lambda x, y: seen.extend(each["num_threads"] for each in threadpool_info()))
+    with linear.threads(2):
+        fit_probe(np.zeros((1, 1)), np.zeros(1))
+        assert set(seen) == {1}
+        assert {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"} == {2}
+
+
+def test_progress_counts_every_probe() -> None:
+    task, model = encoder()
+    told: list[tuple[int, int]] = []
+    found = linear_probes(
+        model, task, samples=40, representations=("z", "block"), answers=("label",), on_fit=lambda *of: told.append(of)
+    )
+    assert told == [(n + 1, 6) for n in range(6)]
+    assert len(found) == 6

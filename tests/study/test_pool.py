@@ -1,4 +1,4 @@
-"""The pool: all runs are carried out, each in a process of its own, and a death takes no other with it."""
+"""The pool: all runs are carried out by workers that stay, and a death takes no other run with it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from eureka.study.summary import summarise
 GRID: dict[str, Sequence[object]] = {"training.seed": [0, 1], "attention.name": ["softmax", "norm_softmax"]}
 
 
-def test_runs_of_the_pool_equal_runs_of_this_process_bit_for_bit(tiny: RunConfig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("forks", [True, False])
+def test_runs_of_the_pool_equal_runs_of_this_process_bit_for_bit(tiny: RunConfig, tmp_path: Path, forks: bool) -> None:
     folders = Study.over(tiny, GRID, tmp_path / "pool").prepare()
-    assert LocalPool(2).run(folders) == []
+    assert LocalPool(2, forks).run(folders) == []
     for config, folder in zip(Study.over(tiny, GRID, tmp_path).configs, folders, strict=True):
         run(config, tmp_path / "here" / folder.name)
         assert (tmp_path / "here" / folder.name / "metrics.jsonl").read_bytes() == folder.metrics_file.read_bytes()
@@ -69,6 +70,58 @@ def test_a_worker_that_dies_is_reported_and_takes_no_other_with_it(tiny: RunConf
     with pytest.raises(WorkError, match=r"^1 of 4 runs did not finish \(softmax-\S+: its process was killed by signal 9\); run"):
         check_failures(failures, len(folders))
     assert LocalPool(2).run(folders) == []
+
+
+class Seen:
+    """Remembers the processes of a pool, and kills one with a run at work, once."""
+
+    def __init__(self, pool: LocalPool, kill: str | None = None) -> None:
+        self.pool, self.kill = pool, kill
+        self.workers: dict[int, None] = {}
+        self.runs: dict[int, None] = {}
+
+    def __call__(self, running: Sequence[RunFolder]) -> None:
+        for worker in self.pool._running:
+            self.workers[worker.process.pid] = None
+            wait_until(lambda worker=worker: worker.run_pid is not None or worker.process.poll() is not None)  # type: ignore[misc]
+            if worker.run_pid is None:
+                continue
+            self.runs[worker.run_pid] = None
+            if self.kill is not None:
+                wait_until(lambda: all(folder.metrics() for folder in running))
+                os.kill(worker.run_pid if self.kill == "run" else worker.process.pid, signal.SIGKILL)
+                self.kill = None
+
+
+def test_a_worker_stays_and_every_run_is_a_process_of_its_own(tiny: RunConfig, tmp_path: Path) -> None:
+    pool = LocalPool(1)
+    folders = Study.over(tiny.but({"training.steps": 100}), {"training.seed": [0, 1, 2]}, tmp_path).prepare()
+    assert pool.run(folders, seen := Seen(pool)) == []
+    assert len(seen.workers) == 1
+    assert len(seen.runs) == 3
+
+
+@pytest.mark.parametrize(("killed", "workers"), [("run", 1), ("worker", 2)])
+def test_a_kill_of_a_run_or_of_a_worker_loses_one_run_and_the_others_are_done(
+    tiny: RunConfig, tmp_path: Path, killed: str, workers: int
+) -> None:
+    pool = LocalPool(1)
+    folders = Study.over(tiny, {"training.steps": [200_000, 24]}, tmp_path).prepare()
+    failures = pool.run(folders, seen := Seen(pool, kill=killed))
+    assert [(failure.folder, failure.reason) for failure in failures] == [(folders[0], "its process was killed by signal 9")]
+    assert [folder.result() is not None for folder in folders] == [False, True]
+    assert len(seen.workers) == workers
+    assert is_free(folders[0]), "a run whose worker is gone has stopped"
+
+
+def test_a_worker_that_does_not_fork_leaves_after_a_failure_and_another_goes_on(tiny: RunConfig, tmp_path: Path) -> None:
+    pool = LocalPool(1, forks=False)
+    folders = Study.over(tiny.but({"training.steps": 100}), {"training.seed": [0, 1, 2]}, tmp_path).prepare()
+    (folders[0].path / "config.json").write_text((folders[0].path / "config.json").read_text().replace('"tiles"', '"tyles"'))
+    failures = pool.run(folders, seen := Seen(pool))
+    assert [failure.reason.partition(";")[0] for failure in failures] == ["unknown task 'tyles'"]
+    assert len(seen.workers) == 2
+    assert all(folder.result() for folder in folders[1:])
 
 
 def test_a_run_that_cannot_be_done_gives_its_reason(tiny: RunConfig, tmp_path: Path) -> None:

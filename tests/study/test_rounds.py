@@ -10,7 +10,7 @@ import pytest
 
 from eureka.errors import RequestError
 from eureka.runs import Run
-from eureka.study.durations import START_SECONDS, expected_seconds
+from eureka.study.durations import START_SECONDS, WORKER_SECONDS, expected_seconds
 from eureka.study.rounds import Standing, compare_at_looks, over_rates_at_looks, stand
 from eureka.study.sequential import SEEDS
 
@@ -153,6 +153,6 @@ def test_the_time_is_that_of_the_cells_own_runs_spread_over_the_workers(all_runs
         if run.outcome
     ]
     missing = stand(begun(taking, 5)).missing
-    assert expected_seconds(missing, taking, 1) == pytest.approx(28 + 2 * START_SECONDS)
-    assert expected_seconds(missing, taking, 2) == pytest.approx(20 + START_SECONDS)
+    assert expected_seconds(missing, taking, 1) == pytest.approx(28 + 2 * START_SECONDS + WORKER_SECONDS)
+    assert expected_seconds(missing, taking, 2) == pytest.approx(20 + START_SECONDS + WORKER_SECONDS)
     assert expected_seconds(missing, begun(taking, 0), 2) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Column
 from rich.text import Text
 
-from eureka.formats import fixed
+from eureka.formats import duration, fixed, plural
 from eureka.runs import Metrics, RunFolder, read_run
 from eureka.study.arms import group_runs
 from eureka.study.status import Phase, RunStatus, run_status
@@ -27,6 +28,8 @@ STYLES: dict[Phase, str] = {
     "waiting": "dim",
     "diverged": "red",
 }
+FIRST_PROBES = 6
+"""Linear probes after which an estimate is made."""
 
 
 class TerminalProgress(Progress):
@@ -57,6 +60,35 @@ def race_progress() -> Iterator[Callable[[str, int, int], None]]:
     with TerminalProgress(BarColumn(), count, TextColumn("{task.description}"), TimeRemainingColumn()) as progress:
         bar = progress.add_task("starting", total=1)
         yield lambda name, taken, most: progress.update(bar, completed=taken, total=most, description=name)
+
+
+class ProbeProgress(TerminalProgress):
+    """The bar of linear probes; after the first few a line says how long the others will take."""
+
+    def __init__(self, stages: int) -> None:
+        super().__init__(BarColumn(), TextColumn("{task.completed} {task.description}"), TimeRemainingColumn())
+        self.stages, self.done = stages, 0
+        self.began: float | None = None
+        """when the first probe was done"""
+        self.bar = self.add_task("linear probes", total=None)
+
+    def stage(self) -> Callable[[int, int], None]:
+        """What the probes of the next stage report to: how many are done, and of how many. All stages have as many."""
+        before = self.done
+
+        def show(done: int, total: int) -> None:
+            self.done = before + done
+            self.update(self.bar, completed=self.done, total=self.stages * total)
+            if self.began is None:
+                self.began = time.monotonic()
+            if self.done == min(FIRST_PROBES, total):
+                self._tell(self.stages * total, time.monotonic() - self.began)
+
+        return show
+
+    def _tell(self, total: int, taken: float) -> None:
+        seconds = taken / max(1, self.done - 1) * (total - self.done)
+        self.console.print(f"{plural(total, 'linear probe')}: about {duration(seconds)} more", highlight=False)
 
 
 class StateColumn(ProgressColumn):

@@ -16,6 +16,7 @@ from eureka.formats import NONE, measurement
 
 if TYPE_CHECKING:
     from eureka.runs import LinearProbe, ProbeRecord, Readings, RunFolder
+    from eureka.snapshots import Snapshot
 
 COLUMNS = {
     "entropy": "entropy / log n",
@@ -36,7 +37,7 @@ def probe(
     linear: Annotated[
         bool,
         typer.Option(
-            "--linear", help="Also say which answers can be read off each layer, before and after; takes a minute or two."
+            "--linear", help="Also say which answers can be read off each layer, before and after; says how long it takes."
         ),
     ] = False,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Samples to look at.")] = 256,
@@ -60,11 +61,7 @@ def probe(
         raise RequestError(f"cannot write {page}: there is no folder {page.parent}.")
     snapshot = snapshots.initial_snapshot(folder) if initial else snapshots.trained_snapshot(folder, file)
     record = snapshots.probe_attention(snapshot, samples)
-    stages: dict[str, Readings] = {}
-    if linear and whole:
-        stages["before"] = snapshots.probe_answers(snapshots.snapshot_before_leap(folder))
-    if linear:
-        stages["after"] = snapshots.probe_answers(snapshot)
+    stages = _linear(folder if whole else None, snapshot) if linear else {}
     if not json:
         _print(record, stages, f"{folder.name} at step {snapshot.step:,}")
     written = whole or output is not None
@@ -74,6 +71,17 @@ def probe(
         print_json(_document(folder, record, stages) | ({"report": str(page)} if written else {}))
     elif written:
         sys.stdout.write(f"The pictures are in {page}\n")
+
+
+def _linear(folder: RunFolder | None, snapshot: Snapshot) -> dict[str, Readings]:
+    """What can be read off the model, and, where a run folder is given, off the model before its leap."""
+    from eureka import snapshots
+    from eureka.cli.display import ProbeProgress
+
+    looked_at = {} if folder is None else {"before": snapshots.snapshot_before_leap(folder)}
+    looked_at["after"] = snapshot
+    with ProbeProgress(stages=len(looked_at)) as progress:
+        return {when: snapshots.probe_answers(stage, progress.stage()) for when, stage in looked_at.items()}
 
 
 def _keep(folder: RunFolder, record: ProbeRecord | None, stages: dict[str, Readings], page: Path) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -54,6 +54,7 @@ def linear_probes(
     representations: tuple[str, ...] = REPRESENTATIONS,
     answers: tuple[str, ...] | None = None,
     tokens: Tokens = "all",
+    on_fit: Callable[[int, int], None] | None = None,
 ) -> list[LinearProbe]:
     """Logistic probes for every intermediate answer, on every representation of every layer and head.
 
@@ -61,6 +62,7 @@ def linear_probes(
         data: a task, of which `samples` are drawn with `generator`, or (inputs, {name: answers}) with whole numbers, one for
             each sample or one for each token
         tokens: which tokens a sample's answer is read off: "all" side by side, their "mean", or the one at an index
+        on_fit: is told after each probe how many are done, and of how many
     """
     unknown = set(representations) - set(REPRESENTATIONS)
     if unknown:
@@ -70,13 +72,13 @@ def linear_probes(
     if not chosen:
         raise RequestError(f"there is nothing to read off: the data knows {', '.join(known) or 'no intermediate answers'}.")
     found: list[LinearProbe] = []
-    for site, head, kind, features in _representations(
-        model, inputs, sites_of(model, layers, written_out=False), representations
-    ):
-        place: dict[str, Any] = {"site": site.name, "layer": site.index, "head": head, "representation": kind}
+    places = _places(model, inputs, sites_of(model, layers, written_out=False), representations)
+    for place in places:
         for answer, labels in chosen.items():
-            fit = fit_probe(*_paired(features, labels, tokens))
-            found.append(LinearProbe(**place, answer=answer, **asdict(fit)))
+            fit = fit_probe(*_paired(place.features, labels, tokens))
+            found.append(place.probe(answer, fit))
+            if on_fit:
+                on_fit(len(found), len(places) * len(chosen))
     return found
 
 
@@ -90,24 +92,35 @@ def _drawn(data: Any, samples: int, generator: Generator | None) -> tuple[Any, d
     return batch.inputs, answers | label
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where answers are read off: a head of a site, or its block."""
+
+    site: Site
+    head: int | None
+    kind: str
+    features: Tensor
+    """(B, N, features); N is 1 for what has no tokens"""
+
+    def probe(self, answer: str, fit: ProbeFit) -> LinearProbe:
+        place: dict[str, Any] = {"site": self.site.name, "layer": self.site.index, "head": self.head}
+        return LinearProbe(**place, representation=self.kind, answer=answer, **asdict(fit))
+
+
 @torch.no_grad()
-def _representations(
-    model: nn.Module, inputs: Any, sites: list[Site], wanted: tuple[str, ...]
-) -> Iterator[tuple[Site, int | None, str, Tensor]]:
-    """(B, N, features) of every site, head and kind; N is 1 for what has no tokens."""
+def _places(model: nn.Module, inputs: Any, sites: list[Site], wanted: tuple[str, ...]) -> list[Place]:
+    """Every site, kind and head, after one forward pass."""
     with eval_mode(model), capture(model, sites) as calls, _block_outputs(model, sites) as blocks:
         run_model(model, inputs)
-    for site in sites:
-        if not calls[site.index]:
-            continue
+    places: list[Place] = []
+    for site in (site for site in sites if calls[site.index]):
         for kind in wanted:
-            if kind == "block":
-                if site.index in blocks:
-                    yield site, None, kind, blocks[site.index]
-                continue
-            whole = _of_call(calls[site.index][0], kind)
-            for head in range(whole.shape[1]):
-                yield site, head, kind, whole[:, head]
+            if kind != "block":
+                whole = _of_call(calls[site.index][0], kind)
+                places += [Place(site, head, kind, whole[:, head]) for head in range(whole.shape[1])]
+            elif site.index in blocks:
+                places.append(Place(site, None, kind, blocks[site.index]))
+    return places
 
 
 def _of_call(call: AttentionCall, kind: str) -> Tensor:
@@ -178,7 +191,16 @@ def fit_probe(x: Array, y: Array) -> ProbeFit:
 
     The code length is that of Voita & Titov (2020): the first portion is sent by a uniform code, each later one by the
     probabilities of a probe fitted to all before it. bits = (t₁ log₂ K + Σ -log₂ p(y_new | x_new)) / n
+
+    It takes one thread. The products are small, and on a busy machine the threads of BLAS spend nearly all of their time waiting
+    for each other (`python -m benchmarks.probes`).
     """
+    with threads(1):
+        return fitted(x, y)
+
+
+def fitted(x: Array, y: Array) -> ProbeFit:
+    """The same with as many threads as there are."""
     x, y = x[:MAX_ROWS], y[:MAX_ROWS]
     classes = np.unique(y)
     cut = round(len(y) * (1 - HELD_OUT))
@@ -193,6 +215,22 @@ def fit_probe(x: Array, y: Array) -> ProbeFit:
         bits=_code_length(x[:cut], codes[:cut], len(classes)),
         uniform_bits=math.log2(len(classes)),
     )
+
+
+@contextmanager
+def threads(most: int) -> Iterator[None]:
+    """While inside, NumPy, SciPy and scikit-learn compute with so many threads."""
+    with _thread_pools().limit(limits=most):
+        yield
+
+
+@cache
+def _thread_pools() -> Any:
+    """The libraries that have threads; they are looked for once, after scikit-learn has loaded its own."""
+    import sklearn.linear_model  # noqa: F401
+    from threadpoolctl import ThreadpoolController  # scikit-learn requires it
+
+    return ThreadpoolController()
 
 
 def _code_length(x: Array, y: Array, classes: int) -> float:

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from eureka.runs import Run
 from eureka.study.arms import ArmKey, ConditionKey
 
-START_SECONDS = 4.0
-"""What a run's process needs before its first step, most of it to import torch; the seconds of an outcome leave it out."""
+WORKER_SECONDS = 4.0
+"""What a worker needs before its first run, most of it to import torch."""
+START_SECONDS = 0.3
+"""What a run needs before its first step; the seconds of an outcome leave it out."""
 
 CellKey = tuple[ConditionKey, ArmKey, float]
 
@@ -41,7 +43,7 @@ def _cell(run: Run) -> CellKey:
 
 def _time_for(each: Sequence[float], workers: int) -> float:
     """When the last worker is done, if the longest are begun first, as pools do."""
-    busy_until = [0.0] * max(1, workers)
+    busy_until = [WORKER_SECONDS if each else 0.0] * max(1, workers)
     for seconds in sorted(each, reverse=True):
         heapq.heapreplace(busy_until, busy_until[0] + seconds)
     return max(busy_until)

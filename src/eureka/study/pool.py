@@ -1,22 +1,22 @@
-"""Pools bring runs to their end. The local one: a process of one thread for each run, as many at a time as there are cores."""
+"""Pools bring runs to their end. The local one: workers of one thread that stay, as many as there are cores."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
-import signal
 import subprocess
-import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from eureka.errors import WorkError
-from eureka.registry import FOLDER, user_folder
 from eureka.runs import RunFolder
+from eureka.study.workers import FORKS, News, Worker
 
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 30.0
@@ -51,10 +51,14 @@ class Pool(Protocol):
 
 @dataclass
 class LocalPool:
-    """Runs in processes of this machine; one that dies is reported and takes no other with it."""
+    """Runs in processes of this machine. Workers stay from run to run; a run that dies is reported and takes no other with it."""
 
     workers: int = field(default_factory=lambda: available_cores())
-    _running: dict[subprocess.Popen[bytes], RunFolder] = field(default_factory=dict)
+    forks: bool = FORKS
+    """whether each run is a process forked from its worker (`eureka.study.staying`)"""
+    _running: dict[Worker, RunFolder] = field(default_factory=dict)
+    _idle: list[Worker] = field(default_factory=list)
+    _news: SimpleQueue[News] = field(default_factory=SimpleQueue)
     _paused: dict[int, float] = field(default_factory=dict)
     """by process, since when it is paused; infinite once that was told"""
 
@@ -63,16 +67,15 @@ class LocalPool:
 
         An interruption stops the workers after a checkpoint and is passed on; calling again goes on where they were.
         """
-        waiting = longest_first(folder for folder in folders if folder.result() is None)
+        waiting = deque(longest_first(folder for folder in folders if folder.result() is None))
         failures: list[Failure] = []
         deadline = time.monotonic() + budget_seconds
         try:
             while (waiting or self._running) and time.monotonic() < deadline:
                 while waiting and len(self._running) < self.workers:
-                    self._start(waiting.pop(0))
+                    self._start(waiting.popleft())
                 if watch:
                     watch(list(self._running.values()))
-                time.sleep(POLL_SECONDS)
                 failures += self._collect()
                 self._tell_paused()
         finally:
@@ -80,59 +83,62 @@ class LocalPool:
         return failures
 
     def _start(self, folder: RunFolder) -> None:
-        folder.check_links()
-        # a session of its own: Ctrl-C reaches the parent alone, which then stops its workers in order
-        with folder.worker_log.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "eureka.study.worker", str(folder.path), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", FOLDER: user_folder()},
-                start_new_session=True,
-            )
-        self._running[process] = folder
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.begin(folder):
+                self._running[worker] = folder
+                return
+        worker = Worker(self._news, folder, self.forks)
+        worker.begin(folder)  # if it is gone already, its news say so
+        self._running[worker] = folder
 
     def _collect(self) -> list[Failure]:
+        """Wait for news, but not for long; the runs that have ended without a result."""
         failures = []
-        for process in [process for process in self._running if process.poll() is not None]:
-            folder = self._running.pop(process)
-            if folder.result() is None:
-                failures.append(Failure(folder, _why(process.returncode, folder)))
+        with contextlib.suppress(Empty):
+            news = self._news.get(timeout=POLL_SECONDS)
+            while True:
+                failures += self._hear(news)
+                news = self._news.get_nowait()
         return failures
+
+    def _hear(self, news: News) -> list[Failure]:
+        worker, code = news.worker, news.code
+        if news.gone:
+            ended = worker.wait()
+            code = ended if code is None else code
+            if worker in self._idle:
+                self._idle.remove(worker)
+        elif worker in self._running:
+            self._idle.append(worker)
+        folder = self._running.pop(worker, None)
+        if folder is None or code is None or folder.result() is not None:
+            return []
+        return [Failure(folder, why(code, folder))]
 
     def _tell_paused(self) -> None:
         """Say once of each worker that it has been paused for some time."""
-        now = time.monotonic()
-        for process, folder in self._running.items():
-            if not is_paused(process.pid):
-                self._paused.pop(process.pid, None)
-            elif now - self._paused.setdefault(process.pid, now) > PAUSED_SECONDS:
-                self._paused[process.pid] = math.inf
-                _log.warning("%s: its process is paused; `kill -CONT %d` lets it go on", folder.name, process.pid)
+        now, paused = time.monotonic(), {worker.is_paused(): folder for worker, folder in self._running.items()}
+        self._paused = {pid: since for pid, since in self._paused.items() if pid in paused}
+        for pid, folder in paused.items():
+            if pid is not None and now - self._paused.setdefault(pid, now) > PAUSED_SECONDS:
+                self._paused[pid] = math.inf
+                _log.warning("%s: its process is paused; `kill -CONT %d` lets it go on", folder.name, pid)
 
     def _stop(self) -> None:
-        for process in self._running:
-            process.terminate()
-            if is_paused(process.pid):
-                process.send_signal(signal.SIGCONT)  # it saves its state and ends
+        workers = [*self._running, *self._idle]
+        for worker in workers:
+            worker.ask_to_stop()
         deadline = time.monotonic() + PATIENCE_SECONDS
-        for process in self._running:
+        for worker in workers:
             try:
-                process.wait(max(0.0, deadline - time.monotonic()))
+                worker.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                worker.kill()
+                worker.wait()
         self._running.clear()
-
-
-def is_paused(pid: int) -> bool:
-    """Whether a process was stopped by a signal, as Linux tells; elsewhere it is not known."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    return state.rpartition(")")[2].split()[0] in ("T", "t")
+        self._idle.clear()
+        self._news = SimpleQueue()
 
 
 def longest_first(folders: Iterable[RunFolder]) -> list[RunFolder]:
@@ -147,7 +153,8 @@ def _work_left(folder: RunFolder) -> float:
     return float((config.steps - (metrics[-1].step if metrics else 0)) * size)
 
 
-def _why(code: int, folder: RunFolder) -> str:
+def why(code: int, folder: RunFolder) -> str:
+    """Why a run has no result, from the exit code of its process and from its log."""
     if code < 0:
         return f"its process was killed by signal {-code}"
     if code > 128:
