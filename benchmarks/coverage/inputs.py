@@ -9,14 +9,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-BATCH, TOKENS, SAMPLES, FRAMES = 2, 10, 6000, 64
+from benchmarks.coverage.known import INPUTS
+from benchmarks.coverage.tensors import BATCH, FRAMES, SAMPLES, TOKENS, generator, ids, noise
+
 WITH_IDS = ("decoder_input_ids", "decoder_inputs_embeds")
 
 
 def candidates(model: Any) -> Iterator[dict[str, Any]]:
-    """Sets of inputs to try, the plainest first."""
+    """Sets of inputs to try: those that are known, then the plainest first."""
+    known = INPUTS.get(type(model).__module__.split(".")[-2])
+    if known is not None:
+        yield known(model)
+    for given in _guessed(model):
+        yield given
+        if "use_cache" in _parameters(model):
+            yield given | {"use_cache": False}
+
+
+def _guessed(model: Any) -> Iterator[dict[str, Any]]:
     names = _parameters(model)
-    main = model.main_input_name if model.main_input_name in names else next(iter(names))
+    if not names:
+        return
+    given_name = model.main_input_name[0] if isinstance(model.main_input_name, list) else model.main_input_name
+    main = given_name if given_name in names else next(iter(names))
     required = [name for name, parameter in names.items() if parameter.default is inspect.Parameter.empty and name != main]
     for shape in _shapes(model, main):
         given = {main: shape} | {name: _by_name(model, name) for name in required}
@@ -42,6 +57,7 @@ def _shapes(model: Any, main: str) -> Iterator[Any]:
     if main in ("input_ids", "text_ids", "audio_codes"):
         words = vocabulary(model)
         yield ids(words)
+        yield ids(words, setting(model, ("num_codebooks", "num_quantizers"), 3) + 1)
         yield ids(words, 3, 4)
         return
     if main in ("pixel_values", "pixel_values_videos", "image", "images", "hidden_states", "pixel_values_images"):
@@ -55,7 +71,9 @@ def _shapes(model: Any, main: str) -> Iterator[Any]:
         return
     if main in ("input_features", "spectrogram", "audio_features"):
         bins = setting(
-            model, ("num_mel_bins", "feature_size", "input_feat_per_channel", "n_mels", "feature_projection_input_dim"), 80
+            model,
+            ("num_mel_bins", "feature_size", "input_feat_per_channel", "n_mels", "feature_projection_input_dim", "input_dim"),
+            80,
         )
         frames = 2 * setting(model, ("max_source_positions",), FRAMES // 2)
         yield noise(BATCH, FRAMES, bins)
@@ -86,6 +104,7 @@ def _pictures(model: Any) -> Iterator[Tensor]:
     yield noise(BATCH, channels, frames, height, width)
     yield noise(BATCH, channels, 224, 224)
     yield noise(BATCH, 1, channels, height, width)
+    yield noise(BATCH, 2, channels, height, width)
     patch = setting(model, ("patch_size",), 16)
     if isinstance(patch, int):
         yield noise(BATCH, 16, channels * patch * patch)
@@ -96,8 +115,10 @@ def _by_name(model: Any, name: str) -> Any:
     words = vocabulary(model)
     if name in ("input_ids", "decoder_input_ids", "labels", "target_ids"):
         return ids(words)
+    if name == "task_inputs":
+        return ids(words)
     if name == "bbox":
-        return torch.randint(0, 50, (BATCH, TOKENS, 4), generator=_generator()).sort(dim=-1).values
+        return torch.randint(0, 50, (BATCH, TOKENS, 4), generator=generator()).sort(dim=-1).values
     if name in ("attention_mask", "pixel_attention_mask"):
         return torch.ones(BATCH, TOKENS, dtype=torch.long)
     if name in ("pixel_values", "image"):
@@ -111,7 +132,7 @@ def _by_name(model: Any, name: str) -> Any:
     if name in ("visual_pos",):
         return noise(BATCH, TOKENS, 4).abs()
     if name == "input_features":
-        return noise(BATCH, FRAMES, setting(model, ("num_mel_bins", "feature_size"), 80))
+        return noise(BATCH, FRAMES, setting(model, ("num_mel_bins", "feature_size", "feature_projection_input_dim"), 80))
     if name == "past_time_features":
         return noise(BATCH, setting(model, ("context_length",), 32), setting(model, ("num_time_features",), 1))
     if name == "past_observed_mask":
@@ -136,15 +157,3 @@ def vocabulary(model: Any) -> int:
     """How many words every table of words has."""
     tables = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
     return min([size for size in tables if size >= 60] or [60])
-
-
-def ids(words: int, *more: int) -> Tensor:
-    return torch.randint(5, min(words, 70), (BATCH, TOKENS, *more), generator=_generator())
-
-
-def noise(*shape: int) -> Tensor:
-    return torch.randn(*shape, generator=_generator())
-
-
-def _generator() -> torch.Generator:
-    return torch.Generator().manual_seed(3)

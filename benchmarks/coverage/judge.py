@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import time
@@ -15,16 +16,28 @@ from torch import Tensor
 
 import eureka
 from benchmarks.coverage.inputs import candidates
-from benchmarks.coverage.small import small
+from benchmarks.coverage.known import SETTINGS, with_settings
+from benchmarks.coverage.small import Size, small
 from eureka.errors import EurekaError
 from eureka.patching.attach import attached, find_sites
 
-LARGEST = 60_000_000
+LARGEST = 80_000_000
 """Parameters; a model that is larger even when it is made small is left out."""
 PATIENCE = 1.0
 """Seconds of processor time in which inputs are sought that a model takes, for each variation."""
-VARIATIONS = ((8, True), (2, False))
-"""How much narrower, and whether pictures are made small too: the first that builds and runs is taken."""
+SIZES = (
+    Size(8),
+    Size(2, pictures=False),
+    Size(8, by_heads=True),
+    Size(16, by_heads=True, layers=8),
+    Size(8, layers=64),
+    Size(32),
+    Size(1),
+    Size(1, pictures=False, layers=64),
+)
+"""The first in which a model builds and runs is taken."""
+IN_SINGLE = ("Double", "double", "Float", "dtype", "overflow", "finite")
+"""Words of an error after which a model is tried in single precision."""
 CLOSE = {torch.float64: 1e-5, torch.float32: 1e-3}
 """Relative to the largest number of a tensor; many models take their softmax in single precision."""
 
@@ -106,51 +119,82 @@ def _judge(architecture: str, cls: Any, types: tuple[torch.dtype, ...]) -> Verdi
     if worst := _difference(plain, found):
         notes = getattr(patched, "notes", ())
         return verdict("shown" if notes else "wrong", worst, len(patched.sites))
+    if not seen_sites(model, inputs):
+        return verdict("unrun", "none of its sites attended", len(patched.sites))
     return verdict("exact", "", len(patched.sites))
 
 
 def built(cls: Any, types: tuple[torch.dtype, ...] = (torch.float64, torch.float32)) -> tuple[Any, dict[str, Any] | None, Any]:
-    """A small model, inputs that it takes, and what it gives; or no inputs, and the first error."""
+    """A small model, inputs that it takes, and what it gives; or no inputs, and the first error.
+
+    Where the first one that runs does not attend, a deeper one is looked at: attention may be in later layers only.
+    """
     first: Exception | None = None
-    model, failed = None, None
-    for narrower, pictures in VARIATIONS:
+    model, failed, without = None, None, None
+    for size in SIZES:
+        if without is not None and size.layers <= SIZES[0].layers:
+            continue
         try:
-            model = make(cls, narrower, pictures=pictures)
+            model = make(cls, size)
         except Exception as error:
             first = first or error
             continue
-        started = time.process_time()
-        for inputs in candidates(model):
-            for dtype in types:
-                try:
-                    given = {name: value.to(dtype) if _is_float(value) else value for name, value in inputs.items()}
-                    return model.to(dtype), given, results(model, given)
-                except Exception as error:
-                    failed = failed or error
-                    if not any(word in str(error) for word in ("Double", "double", "Float", "dtype", "overflow")):
-                        break
-            if time.process_time() - started > PATIENCE:
-                break
+        found = _run(model, types)
+        if isinstance(found, Exception):
+            failed = failed or found
+        elif _attends(model):
+            return (model, *found)
+        else:
+            without = without or (model, *found)
+    if without is not None:
+        return without
     if model is not None:
         return model, None, repr(failed)
     assert first is not None
     raise first
 
 
-def make(cls: Any, narrower: int, *, pictures: bool = True) -> Any:
-    settings = small(cls.config_class().to_dict(), narrower, pictures=pictures)
-    config = cls.config_class.from_dict(settings)
+def _attends(model: Any) -> bool:
+    found = find_sites(model)
+    return bool(found.sites or found.refused)
+
+
+def _run(model: Any, types: tuple[torch.dtype, ...]) -> tuple[dict[str, Any], list[Tensor]] | Exception:
+    """The first inputs that a model takes, and its results; or the first error."""
+    failed: Exception | None = None
+    started = time.process_time()
+    for inputs in candidates(model):
+        for dtype in types:
+            try:
+                given = {name: value.to(dtype) if _is_float(value) else value for name, value in inputs.items()}
+                return given, results(model.to(dtype), given)
+            except Exception as error:
+                failed = failed or error
+                if not any(word in str(error) for word in IN_SINGLE):
+                    break
+        if time.process_time() - started > PATIENCE:
+            break
+    return failed or ValueError("it takes no inputs")
+
+
+def make(cls: Any, size: Size) -> Any:
+    known = SETTINGS.get(cls.__module__.split(".")[-2], {})
+    settings = with_settings(small(cls.config_class().to_dict(), size), known)
     with torch.device("meta"):
-        size = sum(parameter.numel() for parameter in cls(config).parameters())
-    if size > LARGEST:
-        raise ValueError(f"{size:,} parameters")
+        count = sum(parameter.numel() for parameter in cls(cls.config_class.from_dict(settings)).parameters())
+    if count > LARGEST:
+        raise ValueError(f"{count:,} parameters")
     torch.manual_seed(0)
-    return cls(cls.config_class.from_dict(settings)).double().eval()
+    model = cls(cls.config_class.from_dict(settings)).double().eval()
+    with contextlib.suppress(Exception):  # only some have experts
+        model.set_experts_implementation("eager")  # the other one takes no double precision
+    return model
 
 
 def results(model: Any, inputs: Mapping[str, Any]) -> list[Tensor]:
     """All outputs, and the gradient of a fixed combination of them by every parameter."""
     model.zero_grad()
+    model.train().eval()  # some keep what they computed while they do not train
     torch.manual_seed(5)
     outputs = [one for one in tensors(model(**inputs)) if one.is_floating_point()]
     if not any(bool(one.isfinite().any()) for one in outputs):

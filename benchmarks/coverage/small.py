@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 LAYERS = re.compile(
@@ -24,65 +25,134 @@ SAME = re.compile(
 )
 EXPERTS = re.compile(r"(num|n|moe_num|num_local|n_routed|num_routed)_(local_|routed_)?experts$")
 CHOSEN = re.compile(
-    r"(num_experts_per_tok|moe_topk|moe_k|top_k_experts|num_experts_per_token|topk_group|n_group|num_selected_experts)$"
+    r"(num_experts_per_tok|moe_topk|moe_k|top_k_experts|num_experts_per_token|topk_group|n_group|num_expert_group|num_selected_experts)$"
 )
+HEADS = re.compile(r"(num|n)_(.*_)?heads?|.*_(num_)?(attention_)?heads|.*_key_value_heads")
+"""Names of settings that count heads."""
+OF_A_HEAD = re.compile(r".*head_dim|d_head|d_kv|dim_head|attention_head_size|rotary_dim|query_pre_attn_scalar|.*head_size")
+"""Names of settings that say how wide one head is."""
+UNSAID = {
+    "pad_token_id": 0,
+    "vocab_size": 100,
+    "n_routed_experts": 4,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+}
+"""Settings without which some models cannot be built, though their configs leave them out."""
 WORDS = 120
 """Words in a vocabulary."""
-NARROWER = 8
 
 
-def small(given: dict[str, Any], narrower: int = NARROWER, *, pictures: bool = True) -> dict[str, Any]:
-    """The settings of a config, made small; its pictures too, unless they must fit its windows."""
-    made = {key: _small(key, value, narrower, pictures) for key, value in given.items()}
-    if "pad_token_id" in made and made["pad_token_id"] is None:
-        made["pad_token_id"] = 0
+@dataclass(frozen=True)
+class Size:
+    """How small a config is made."""
+
+    narrower: int = 8
+    """By this factor."""
+    pictures: bool = True
+    """Whether pictures are made small too; some must fit windows."""
+    by_heads: bool = False
+    """Fewer heads of the same width, instead of as many that are narrower."""
+    layers: int = 2
+
+
+def small(given: dict[str, Any], size: Size) -> dict[str, Any]:
+    """The settings of a config, made small."""
+    made = {key: _small(key, value, size) for key, value in given.items()}
+    for key, value in UNSAID.items():
+        if key in made and made[key] is None:
+            made[key] = value
+    _say_heads(made)
     if "depths" in given:
         made |= {key: given[key] for key in ("num_layers", "num_hidden_layers") if key in given}  # of stages
+    else:
+        _choose_outputs(given, made)
     if "per_layer_config" in made:
         made["per_layer_config"] = {}
-    for key in ("stage_names", "out_features", "out_indices", "_out_features", "_out_indices"):
-        made.pop(key, None)  # they name layers: let the config say them anew
     _shorten_lists(given, made)
     return made
 
 
-def _small(key: str, value: Any, narrower: int, pictures: bool) -> Any:
+def _choose_outputs(given: dict[str, Any], made: dict[str, Any]) -> None:
+    """A backbone without stages gives the outputs of as many layers as before: the last ones."""
+    for key in ("stage_names", "out_features", "out_indices", "_out_features", "_out_indices"):
+        made.pop(key, None)
+    wanted, layers = given.get("out_indices"), made.get("num_hidden_layers")
+    if isinstance(wanted, (list, tuple)) and len(wanted) > 1 and isinstance(layers, int):
+        made["num_hidden_layers"] = layers = max(layers, len(wanted))
+        made["out_indices"] = [layers - len(wanted) + number for number in range(1, len(wanted) + 1)]
+
+
+def _small(key: str, value: Any, size: Size) -> Any:
     if key == "mrope_section" and isinstance(value, list):
-        return _sections(value, narrower)
+        return value if size.by_heads else _sections(value, size.narrower)
     if key == "rope_parameters" and isinstance(value, dict):
-        return {name: _small(name, one, narrower, pictures) if name == "mrope_section" else one for name, one in value.items()}
+        return {name: _small(name, one, size) if name == "mrope_section" else one for name, one in value.items()}
+    if isinstance(value, dict) and value.get("model_type") == "timm_backbone":
+        return _resnet(len(value.get("out_indices") or [4]))
     if isinstance(value, dict):
-        return small(value, narrower, pictures=pictures) if key.endswith("config") or "model_type" in value else value
+        return small(value, size) if key.endswith("config") or "model_type" in value else value
     if isinstance(value, bool) or value is None:
         return value
     if key in ("image_size", "pretrain_image_size", "input_size"):
-        return (64 if value % 16 == 0 else 56) if pictures and isinstance(value, int) and value > 64 else value
+        return (64 if value % 16 == 0 else 56) if size.pictures and isinstance(value, int) and value > 64 else value
     if isinstance(value, int):
-        return _smaller(key, value, narrower)
+        return _smaller(key, value, size)
     if isinstance(value, (list, tuple)) and value and all(isinstance(one, int) and not isinstance(one, bool) for one in value):
         if key == "depths" or key.endswith(("blocks_per_stage", "num_block_repeats")):
-            return [min(one, 2) for one in value]
+            return [min(one, size.layers) for one in value]
         if WIDE.fullmatch(key) and not SAME.search(key):
-            return [_narrow(one, narrower) for one in value]
+            return [_narrow(one, size.narrower) for one in value]
     return value
 
 
-def _smaller(key: str, value: int, narrower: int) -> int:
+def _resnet(outputs: int) -> dict[str, Any]:
+    """In the place of a backbone of timm, which may not be installed."""
+    stages = [f"stage{number}" for number in range(5 - outputs, 5)]
+    return {
+        "model_type": "resnet",
+        "embedding_size": 8,
+        "hidden_sizes": [8, 16, 24, 32],
+        "depths": [1] * 4,
+        "out_features": stages,
+    }
+
+
+def _smaller(key: str, value: int, size: Size) -> int:
     if key.endswith(("token_id", "token_index", "_id", "token_ids")):
         return value if value < WORDS else WORDS - 1 - (value % 40)
     if "vocab_size" in key and not key.startswith("type") and "position" not in key:
         return min(value, WORDS)
     if LAYERS.fullmatch(key) and not key.startswith(KEPT):
-        return min(value, 2)
+        return min(value, size.layers)
     if EXPERTS.fullmatch(key):
         return min(value, 4)
     if CHOSEN.fullmatch(key):
         return min(value, 2 if "group" not in key else 1)
     if key == "num_queries":
         return min(value, 12)
+    if size.by_heads and OF_A_HEAD.fullmatch(key):
+        return value
+    if size.by_heads and HEADS.fullmatch(key):
+        return max(1, value // size.narrower)
     if WIDE.fullmatch(key) and not SAME.search(key):
-        return _narrow(value, narrower)
+        return _narrow(value, size.narrower)
     return value
+
+
+def _say_heads(made: dict[str, Any]) -> None:
+    """Some configs leave out what follows from the others, and some models do not compute it."""
+    heads, width = made.get("num_attention_heads"), made.get("hidden_size")
+    if not isinstance(heads, int) or not isinstance(width, int):
+        return
+    if "num_key_value_heads" in made and made["num_key_value_heads"] is None:
+        made["num_key_value_heads"] = heads
+    if "head_dim" in made and made["head_dim"] is None:
+        made["head_dim"] = width // heads
 
 
 def _narrow(value: int, narrower: int) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,38 @@ def test_a_checkpoint_from_before_the_callback_can_be_resumed(tmp_path: Path) ->
     job.add_callback(HuggingFaceCallback(job, every=3))
     job.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
     assert (tmp_path / "checkpoint-12").is_dir()
+
+
+def test_a_checkpoint_saved_without_the_callback_does_not_restart_the_schedule(tmp_path: Path) -> None:
+    trainer(gpt2(), tmp_path, max_steps=6).train()
+    model = gpt2()
+    patched = eureka.patch(model, "heat_treatment", total_steps=12)
+    job = trainer(model, tmp_path)
+    job.add_callback(HuggingFaceCallback(job, every=None, patched=patched))
+    steps: list[int] = []
+    job.add_callback(_EachStep(lambda: steps.append(patched.steps.step)))
+    job.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+    assert steps == [7, 8, 9, 10, 11, 12]
+
+
+class _EachStep(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        self.call()
+
+
+def test_a_trainer_that_compiles_its_model_trains_to_the_end(tmp_path: Path) -> None:
+    model = gpt2()
+    patched = eureka.patch(model, "norm_softmax")
+    job = trainer(model, tmp_path, max_steps=4, save_strategy="no", torch_compile=True, torch_compile_backend="eager")
+    job.add_callback(HuggingFaceCallback(job, every=2, patched=patched))
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    job.train()
+    assert job.state.global_step == 4
+    assert len([line for line in job.state.log_history if "loss" in line]) == 2
+    assert any(not torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
 def rescued(folder: Path, mode: str) -> tuple[Any, Any]:

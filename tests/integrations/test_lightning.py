@@ -40,7 +40,7 @@ def batches(n: int) -> Any:
     return torch.utils.data.DataLoader(x, batch_size=2)  # type: ignore[arg-type]  # a tensor is a list of its rows
 
 
-def fit(module: Module, callback: LightningCallback, folder: Path, steps: int, resume: str | None = None, **more: Any) -> Any:
+def fit(module: Module, callback: Any, folder: Path, steps: int, resume: str | None = None, **more: Any) -> Any:
     settings: dict[str, Any] = {
         "accelerator": "cpu",
         "enable_progress_bar": False,
@@ -96,6 +96,18 @@ def test_a_run_that_is_resumed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert resumed[1].steps.step == whole[1].steps.step == 12
     assert resumed[0].monitor.probe.steps == 12
     assert [record.step for record in resumed[0].monitor.records] == [10]
+
+
+def test_a_checkpoint_saved_without_the_callback_does_not_restart_the_schedule(tmp_path: Path) -> None:
+    class Other(lightning.Callback):  # type: ignore[misc, name-defined]
+        pass
+
+    trainer = fit(Module(), Other(), tmp_path, 6)
+    trainer.save_checkpoint(str(tmp_path / "plain.ckpt"))
+    module = Module()
+    patched = eureka.patch(module, "heat_treatment", total_steps=12)
+    fit(module, LightningCallback(every=None, patched=patched), tmp_path, 12, str(tmp_path / "plain.ckpt"))
+    assert patched.steps.step == 12
 
 
 def test_a_run_that_fails_leaves_the_model_alone(tmp_path: Path) -> None:

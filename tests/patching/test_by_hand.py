@@ -163,3 +163,26 @@ def test_autocast_and_compilation_reach_it() -> None:
         wanted = model(x)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             torch.testing.assert_close(model(x).float(), wanted, rtol=0.1, atol=0.1)
+
+
+KERNELS: dict[str, Callable[..., Tensor]] = {"native": F.scaled_dot_product_attention}
+
+
+class Chosen(Plain):
+    """Takes the function from a table, as the dispatcher of diffusers does: its code shows a softmax only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.head_dim > 100:
+            return super().forward(x)
+        return KERNELS["native"](*self.heads(x)).transpose(1, 2).flatten(2)
+
+
+def test_a_call_of_the_fused_function_that_the_code_hides_goes_to_the_operator() -> None:
+    model, written, x = Chosen(), Plain(), torch.randn(B, N, E)
+    plain = model(x)
+    with eureka.patch(model, "softmax"):
+        torch.testing.assert_close(model(x), plain)
+    with eureka.patch(model, "norm_softmax"), eureka.patch(written, "norm_softmax"):
+        assert not torch.allclose(model(x), plain)
+        torch.testing.assert_close(model(x), written(x))
+    assert torch.equal(model(x), plain)

@@ -211,3 +211,15 @@ def test_an_implementation_that_is_set_after_patching_is_refused_in_one_sentence
     layer = it.model.bert.encoder.layer[0].attention.self
     with eureka.patch(it.model, "norm_softmax"), pytest.raises(RequestError, match=r"made for flex attention.*'sdpa'"):
         layer(torch.randn(3, 9, 16).double(), attention_mask=object())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of transformers, as it makes the mask
+def test_real_flex_attention_that_is_set_after_patching_is_refused_in_one_sentence(case: Callable[..., Any]) -> None:
+    it = case("llama", "right")
+    with eureka.patch(it.model, "norm_softmax"), torch.no_grad():
+        it.outputs()
+        it.model.set_attn_implementation("flex_attention")
+        with pytest.raises(RequestError, match=r"made for flex attention.*'sdpa'"):
+            it.outputs()
+        it.model.set_attn_implementation("sdpa")
+        it.outputs()

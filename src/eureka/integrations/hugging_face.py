@@ -92,8 +92,11 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
             share=self.share,
         )
         stored: Any = state.stateful_callbacks
-        kept = stored.setdefault(type(self).__name__, self.state())  # an older checkpoint has none
+        name = type(self).__name__
+        kept = stored.get(name)
         saved = kept["attributes"]["saved"] if isinstance(kept, dict) else None
+        if name not in stored:  # the trainer saves only what is in here
+            stored[name] = self.state()
         if saved is not None and state.global_step > 0:
             self.monitor.load_state_dict(saved)
         elif self.patched is not None and state.global_step > 0:  # the checkpoint was saved without this callback

@@ -80,6 +80,8 @@ class LightningCallback(Callback):
         if self._saved is not None:
             self.monitor.load_state_dict(self._saved)
             self._saved = None
+        elif self.patched is not None and trainer.ckpt_path is not None:  # the checkpoint was saved without this callback
+            self.patched.load_state_dict({"step": trainer.global_step})
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs

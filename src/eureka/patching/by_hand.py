@@ -5,7 +5,8 @@ done to it. When a softmax over the last dimension meets one, q, k and the scale
 
     logits = scale·q·k + rest
 
-The weights of the operator are returned in place of that softmax; dropout and the product with v stay the module's own.
+The weights of the operator are returned in place of that softmax; dropout and the product with v stay the module's own. If the
+module calls F.scaled_dot_product_attention instead, in a way that its code does not show, that call goes to the operator.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from eureka.attention.mask import Bias, Mask, NoMask
 from eureka.attention.operator import Operator
 from eureka.patching.einsum import as_product
 from eureka.patching.masks import rescaled
-from eureka.patching.sdpa import current, inside_operator, running, uncompiled_method
+from eureka.patching.sdpa import ORIGINAL, current, detour, inside_operator, running, uncompiled_method
 from eureka.patching.selfcheck import PLAIN, due, verify
 from eureka.patching.slot import SUBMODULE, base_class, observe
 
@@ -46,7 +47,7 @@ def _run(module: nn.Module, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     function = getattr(base_class(module), name)
     if frame is not None and frame.module is module:  # one wrapped method called another
         return function(module, *args, **kwargs)
-    with running(module, takes_calls=False, idle=True), Follower(module):
+    with running(module, takes_calls=True, idle=True), Follower(module):
         return function(module, *args, **kwargs)
 
 
@@ -82,6 +83,8 @@ class Follower(TorchFunctionMode):
             return func(*args, **kwargs)
         if func in SOFTMAX:
             return self._softmax(func, args, kwargs)
+        if func is ORIGINAL:
+            return detour(*args, **kwargs)
         given = [one for one in args if self._of(one) is not None]
         result = func(*args, **kwargs)
         if func in MULTIPLY and isinstance(result, Tensor):

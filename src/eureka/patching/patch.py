@@ -14,6 +14,7 @@ from eureka.attention.operator import Operator, make_operator
 from eureka.errors import RequestError
 from eureka.patching.attach import OptimiserSteps, attached, detach_all
 from eureka.patching.fitting import check_operator
+from eureka.patching.learned import TrainedCheck, say_left_out
 from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
 from eureka.patching.slot import LOCK
 
@@ -46,8 +47,8 @@ def patch(
             is undone and an error names the site. Compiled calls are not compared
 
     Parameters of an operator are saved with the model's own. `from_pretrained` makes a model without them: patch that model and
-    call its `load_state_dict`. peft freezes what is there when it wraps a model: patch after it, or pass `patched.parameters()`
-    to the optimiser.
+    call its `load_state_dict`. peft freezes what is there when it wraps a model: patch after it. It saves its own parameters
+    only: save `model.state_dict()` too. Where parameters would be lost, or are not trained, the logger `eureka` says so.
 
     A query that sees no key gets what it gets in the plain model: zeros where the mask is boolean, the mean of all values where
     finite numbers hide the keys, as in eager attention of Hugging Face. Where plain attention gives NaN it gets zeros.
@@ -86,6 +87,10 @@ class Patched:
             check_operator(site, operator)
         self._attached = attached(model, self.sites, operators=self._operators, undo=_undo_of(self) if check else None)
         self.steps = Steps(model, self._operators, follow=follow)
+        self._trained: TrainedCheck | None = None
+        if any(True for _ in self.parameters()):
+            say_left_out(model)
+            self._trained = TrainedCheck(model, self._operators)
         self.active = True
 
     def undo(self) -> None:
@@ -94,6 +99,8 @@ class Patched:
             if self.active:
                 self.active = False
                 self.steps.close()
+                if self._trained is not None:
+                    self._trained.close()
                 self._attached.close()
 
     def step(self) -> None:

@@ -23,7 +23,8 @@ from eureka.patching.slot import LOCK, SUBMODULE, base_class
 Kind = Literal["operator", "multihead", "hugging_face", "call", "by_hand"]
 
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
-CALLED = (FUNCTION, "multi_head_attention_forward")
+CALLED = (FUNCTION, "multi_head_attention_forward", "dispatch_attention_fn")
+"""Functions that attend; the last one, of diffusers, calls the first unless another kernel is chosen."""
 PACKAGES = (
     "flash_attn_func",
     "flash_attn_qkvpacked_func",
