@@ -25,9 +25,12 @@ def document(template: str, scripts: Sequence[str], **shown: Any) -> str:
 
 
 def _with_plotly(scripts: Sequence[str]) -> tuple[str, str]:
-    from plotly.offline import get_plotlyjs
+    return inlined(plotly_script()), inlined(own_script(scripts))
 
-    return inlined(get_plotlyjs()), inlined(own_script(scripts))
+
+def plotly_script() -> str:
+    """The part of plotly.js that our figures need; `vendor/README.md` says where it comes from."""
+    return (resources.files("eureka.report") / "vendor" / "plotly-cartesian.min.js").read_text(encoding="utf-8")
 
 
 def _environment() -> Environment:
