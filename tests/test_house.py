@@ -17,7 +17,8 @@ SOURCE = Path(eureka.__file__).parent
 ANYONE = {"errors", "registry", "files", "formats", "spreadsheet", "thinning"}
 BELOW: dict[str, set[str]] = {
     "curves": set(),
-    "runs": set(),
+    "presence": set(),
+    "runs": {"presence"},
     "schedules": set(),
     "attention": {"schedules"},
     "data": set(),

@@ -12,6 +12,7 @@
     probes.json        the `Probes` that `eureka probe` measured last
     checkpoints/       where to go on from after an interruption
     worker.log         what the run's process wrote, when a pool started it
+    .alive             who is at work on the run now; touched every few seconds, and absent when nobody is
 
 This module alone reads and writes these files (a checkpoint is written by `eureka.training.checkpoint`). A step counts the steps
 done: step 0 is the model as it was initialised. No torch is needed to read a run.
@@ -35,6 +36,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from eureka.errors import DamagedRunError, WorkError
 from eureka.files import locked, make_folder, write_whole
 from eureka.formats import number, percent
+from eureka.presence import is_present, present
 
 DIGITS = 9 * "[0-9]"
 """The pattern of a step in a file name."""
@@ -475,8 +477,12 @@ class RunFolder:
         """Keep every other process out of this run; the lock ends with the process, however that ends."""
         self.create()
         busy = f"{self.path}: another process is at work on this run; wait for it or choose another folder."
-        with locked(self.path / ".lock", busy):
+        with locked(self.path / ".lock", busy), present(self.path / ".alive"):
             yield
+
+    def at_work(self) -> bool:
+        """Whether a process is at work on this run, here or on another machine."""
+        return is_present(self.path / ".alive")
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         path = self.path / name

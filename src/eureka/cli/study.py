@@ -15,7 +15,9 @@ from eureka.errors import RequestError
 from eureka.formats import fixed
 
 if TYPE_CHECKING:
+    from eureka.runs import Run
     from eureka.study.plan import Study
+    from eureka.study.status import RunStatus
 
 
 def study(
@@ -81,4 +83,11 @@ def _status(folder: Path | None, json: bool) -> None:
     label = group_runs(runs).label
     rows = [(label(run), f"{s.step:,} / {s.steps:,}", fixed(s.loss), fixed(s.accuracy), s.text) for run, s in statuses]
     print_table(["run", "step", "loss", "accuracy", "state"], rows)
-    sys.stdout.write(f"{sum(run.outcome is not None for run in runs)} of {len(runs)} runs ended.\n")
+    sys.stdout.write(f"{sum(run.outcome is not None for run in runs)} of {len(runs)} runs ended{_others(statuses)}.\n")
+
+
+def _others(statuses: Sequence[tuple[Run, RunStatus]]) -> str:
+    """How many are at work, and how many were interrupted."""
+    found = [status for _, status in statuses]
+    counts = {"at work": sum(s.live for s in found), "interrupted": sum(s.phase == "interrupted" for s in found)}
+    return "".join(f", {count:,} {word}" for word, count in counts.items() if count)
