@@ -23,6 +23,7 @@ from eureka.cli.report import report
 from eureka.cli.run import run
 from eureka.cli.study import study
 from eureka.cli.tasks import app as tasks
+from eureka.cli.watch import watch
 from eureka.errors import EurekaError, RequestError
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # Typer keeps its Click to itself
@@ -52,7 +53,7 @@ def eureka(
     """Find long loss plateaus, trace them to the attention softmax, and remove them."""
 
 
-for verb in (compare, study, run, detect, diagnose, race, probe, report, recipes, fixes):
+for verb in (compare, study, watch, run, detect, diagnose, race, probe, report, recipes, fixes):
     app.command()(verb)
 for name, verbs in (("tasks", tasks), ("data", data), ("bench", bench)):
     app.add_typer(verbs, name=name)

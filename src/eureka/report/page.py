@@ -16,6 +16,8 @@ from eureka.study.commands import Commands
 
 SCRIPTS = ("common.js", "layout.js", "curves.js", "waiting.js", "attention.js", "maps.js", "readings.js", "page.js")
 """The parts of the page's own script, each after those that it needs."""
+LIVE = ("live.js",)
+"""The parts that keep the page of a running study up to date."""
 
 
 @dataclass(frozen=True)
@@ -57,3 +59,14 @@ class Page:
 def render(page: Page) -> str:
     """The page as text."""
     return document("page.html.j2", SCRIPTS, page=page)
+
+
+def render_live(page: Page | str, *, title: str, mark: str, whole: bool) -> str:
+    """The page of a study that is followed, as text.
+
+    page    what it shows; a sentence while there is nothing to show
+    mark    the state of the study that it shows
+    whole   with its scripts
+    """
+    shown = {"page": None, "problem": page} if isinstance(page, str) else {"page": page, "problem": ""}
+    return document("live.html.j2", SCRIPTS if whole else (), live=LIVE, title=title, mark=mark, **shown)

@@ -40,11 +40,16 @@ def write_report_of(summary: Summary, output: Path, *, title: str | None = None,
 
     folders   what the page's own command line names; the folders of the runs unless given
     """
+    write_whole(output, render(report_page(summary, output, title=title, folders=folders)).encode())
+    return output
+
+
+def report_page(summary: Summary, output: Path, *, title: str | None = None, folders: Sequence[Path] | None = None) -> Page:
+    """What the page about a study shows; `output` is where its own command line writes it."""
     drawn = chosen_to_draw(summary.grouping)
     groups = Groups([read_rest(run, drawn=run.folder.path in drawn) for run in summary.runs], summary.grouping)
     places = [run.folder.path for run in summary.runs] if folders is None else folders
-    write_whole(output, render(_page(groups, summary, places, output, title)).encode())
-    return output
+    return _page(groups, summary, places, output, title)
 
 
 def _page(groups: Groups, summary: Summary, folders: Sequence[Path], output: Path, title: str | None) -> Page:
