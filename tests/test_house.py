@@ -39,7 +39,7 @@ BELOW: dict[str, set[str]] = {
     },
     "recipes": {"config"},
     "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
-    "report": {"curves", "doctor", "runs", "study"},
+    "report": {"attention", "curves", "doctor", "models", "runs", "study", "tasks"},  # of parts the names alone, without torch
     "integrations": {"curves", "doctor", "forks", "patching", "probes", "racing", "runs"},
     "snapshots": {"config", "experiment", "forks", "tasks", "probes", "training", "runs"},
 }

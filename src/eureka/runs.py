@@ -5,6 +5,7 @@
     environment.json   versions and machine, which decide the last bits
     start.json         what the model's start rescaled before the first step; absent with the paper's start
     task.json          the levels of the task's plateaus and its floor, computed from theory, and the names of its tokens
+    samples.json       a few samples of the task with their labels, for people to look at; absent in older runs
     metrics.jsonl      one `Metrics` a line, one line each time the run logs
     attention.jsonl    one `ProbeRecord` a line: what attention did in some of the training steps
     attention/         weights of attention on one validation sample at some steps, as NumPy arrays (layer, head, query, key)
@@ -264,6 +265,27 @@ class TaskRecord:
 
 
 @dataclass(frozen=True)
+class LabelledSample:
+    """One sample of a task, as people can see it."""
+
+    label: str
+    picture: str = ""
+    """a PNG in base 64; empty where the sample is tokens"""
+    tokens: list[str] = field(default_factory=list)
+    steps: dict[str, str] = field(default_factory=dict)
+    """the intermediate answers on the way to the label, by name"""
+
+
+@dataclass(frozen=True)
+class TaskSamples:
+    """Some samples of a task."""
+
+    samples: list[LabelledSample] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+    """what stands in the rows of the pictures, from the top, all of the same height; empty where that is not known"""
+
+
+@dataclass(frozen=True)
 class Rescaled:
     """A quantity before and after the start rescaled it: one number, or one for each head."""
 
@@ -393,6 +415,9 @@ class RunFolder:
     def task(self) -> TaskRecord:
         return self._read("task.json", TaskRecord) or TaskRecord()
 
+    def samples(self) -> TaskSamples:
+        return self._read("samples.json", TaskSamples) or TaskSamples()
+
     def levels(self) -> list[Level]:
         """Where theory puts the plateaus and, last, the floor."""
         return self.task().levels
@@ -447,6 +472,9 @@ class RunFolder:
 
     def write_task(self, task: TaskRecord) -> None:
         self._write("task.json", asdict(task))
+
+    def write_samples(self, samples: TaskSamples) -> None:
+        self._write("samples.json", asdict(samples))
 
     def write_result(self, outcome: Outcome) -> None:
         self._write("result.json", outcome.to_json())

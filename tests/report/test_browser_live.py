@@ -64,6 +64,14 @@ def zoom(browser: Page) -> list[float]:
     return steps_shown(browser)
 
 
+@pytest.fixture(autouse=True)
+def _leave(browser: Page) -> Iterator[None]:
+    """Leave the page, which would go on asking a server that is gone."""
+    yield
+    browser.driver.get("about:blank")
+    browser.errors()
+
+
 @pytest.fixture
 def followed(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """A folder and the address of its page."""

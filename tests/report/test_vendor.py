@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from eureka.report.document import plotly_script
 from eureka.report.write import write_report
@@ -27,5 +29,10 @@ def test_the_page_carries_plotly_with_its_licence(study: Path, tmp_path: Path) -
     assert plotly_script().count("</script") == 0
 
 
-def test_a_report_is_a_file_that_can_be_sent_by_mail(study: Path, tmp_path: Path) -> None:
-    assert write_report([study], tmp_path / "report.html").stat().st_size < LARGEST
+def test_a_report_of_sixty_runs_with_attention_is_a_file_that_can_be_sent_by_mail(
+    tmp_path: Path, plant: Any, plant_attention: Any
+) -> None:
+    for fix, lr, seed in itertools.product(["softmax", "norm_softmax"], [1e-4, 3e-4, 1e-3], range(10)):
+        changes = {"attention.name": fix, "training.lr": lr, "training.seed": seed}
+        plant_attention(plant(tmp_path / "study", changes, leap=400, log_every=5), 400, tokens=17, every=10)
+    assert write_report([tmp_path / "study"], tmp_path / "report.html").stat().st_size < LARGEST

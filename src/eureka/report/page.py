@@ -11,6 +11,7 @@ from eureka.report.details import ConfigDetails, Plateau, Told
 from eureka.report.document import document
 from eureka.report.groups import Fix
 from eureka.report.headline import Sentence
+from eureka.report.introduction import FixLine, TaskCard, Use
 from eureka.report.results import Download, HeatMap, Table
 from eureka.study.commands import Commands
 
@@ -37,9 +38,15 @@ class Page:
     title: str
     subtitle: str
     fixes: list[Fix]
+    conclusion: Sentence
     headline: Sentence
     verdicts: list[Verdicts]
     notes: list[str]
+    tasks: list[TaskCard]
+    fix_lines: list[FixLine]
+    use: Use | None
+    short: list[str]
+    """the commands that make the runs again, if they are few"""
     panel_word: str
     panels: list[str]
     """the choices of a panel"""
@@ -53,6 +60,9 @@ class Page:
     versions: Told
     plateau: Plateau | None
     again: Commands
+    first_map: int
+    """the run whose maps are shown at first"""
+    maps_left_out: int
     data: ScriptData
 
 
