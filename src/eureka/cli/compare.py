@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eureka.cli.completion import complete_fixes, complete_starts
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, listed
 from eureka.cli.run_study import (
     Advice,
@@ -40,10 +41,16 @@ def compare(
         typer.Option(
             metavar="A,B,…",
             help="The fixes to compare; `eureka fixes` lists them. With settings: temperature:temperature=0.2,norm_softmax",
+            autocompletion=complete_fixes,
         ),
     ] = DEFAULT_FIXES,
     start: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="How the model starts; `eureka fixes` lists them. (default: the recipe's)")
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="How the model starts; `eureka fixes` lists them. (default: the recipe's)",
+            autocompletion=complete_starts,
+        ),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(metavar="N", help="Seeds 0 to N - 1; with --until-sure at most these. (default: 3, or 30)")

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from eureka.config import PARTS, RunConfig
 from eureka.training.config import TrainingConfig
 
+FIXED = "fixed by the name"
 LIMITS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
@@ -34,9 +35,9 @@ def describe_keys(config: RunConfig) -> Iterator[Key]:
         yield Key(f"{part}.name", name, f"one of {', '.join(registry.names())}, or module:Class")
         for setting, info in registry.schema(name).model_fields.items():
             fixed = setting in registry.entry(name).preset
-            yield Key(f"{part}.{setting}", _shown(values[f"{part}.{setting}"]), "fixed by the name" if fixed else _kind(info))
+            yield Key(f"{part}.{setting}", _shown(values[f"{part}.{setting}"]), FIXED if fixed else setting_kind(info))
     for setting, info in TrainingConfig.model_fields.items():
-        meaning = f"{info.description} ({_kind(info)})"
+        meaning = f"{info.description} ({setting_kind(info)})"
         yield Key(f"training.{setting}", _shown(values[f"training.{setting}"]), meaning)
 
 
@@ -44,7 +45,8 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _kind(info: FieldInfo) -> str:
+def setting_kind(info: FieldInfo) -> str:
+    """The type of a setting and its limits, in words."""
     return " ".join([_type_name(info.annotation), *_limits(info.metadata)])
 
 

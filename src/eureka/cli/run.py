@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eureka.cli.completion import complete_fix
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, print_json
 from eureka.errors import RequestError
 from eureka.formats import fixed
@@ -21,7 +22,11 @@ def run(
     recipe: RecipeArgument,
     fix: Annotated[
         str | None,
-        typer.Option(metavar="FIX", help="The fix, as in norm_softmax or temperature:temperature=0.2. (default: the recipe's)"),
+        typer.Option(
+            metavar="FIX",
+            help="The fix, as in norm_softmax or temperature:temperature=0.2. (default: the recipe's)",
+            autocompletion=complete_fix,
+        ),
     ] = None,
     changes: SetOption = None,
     out: OutOption = None,

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from eureka.cli.study import study_folder
 from eureka.errors import RequestError
 
 LOOPBACK = "127.0.0.1"
 
 
 def watch(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a study, also one that another machine writes.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a study, or its YAML file.")],
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; others can then ask too.")] = LOOPBACK,
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Which port; 0 is any that is free.")] = 0,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser of this machine.")] = False,
@@ -29,6 +30,8 @@ def watch(
     from eureka.report.live.server import check_server, is_loopback, new_token, serve
     from eureka.report.live.study import LiveStudy
 
+    if folder.suffix in (".yaml", ".yml"):
+        folder = study_folder(folder)
     if not folder.is_dir():
         raise RequestError(f"{folder} is not a folder.")
     check_server()
