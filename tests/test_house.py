@@ -17,7 +17,8 @@ SOURCE = Path(eureka.__file__).parent
 ANYONE = {"errors", "registry", "files", "formats", "spreadsheet", "stranger", "thinning"}
 BELOW: dict[str, set[str]] = {
     "curves": set(),
-    "runs": set(),
+    "presence": set(),
+    "runs": {"presence"},
     "schedules": set(),
     "attention": {"schedules"},
     "data": set(),
@@ -38,7 +39,7 @@ BELOW: dict[str, set[str]] = {
     },
     "recipes": {"config"},
     "study": {"config", "experiment", "recipes", "training", "curves", "runs"},
-    "report": {"curves", "doctor", "runs", "study"},
+    "report": {"attention", "curves", "doctor", "models", "runs", "study", "tasks"},  # of parts the names alone, without torch
     "integrations": {"curves", "doctor", "forks", "patching", "probes", "racing", "runs"},
     "snapshots": {"config", "experiment", "forks", "tasks", "probes", "training", "runs"},
 }

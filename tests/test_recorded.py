@@ -87,6 +87,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "diagnose": ["diagnose", str(folder / "loss.csv")],
         "recipes": ["recipes"],
         "fixes": ["fixes"],
+        "fixes show": ["fixes", "show", "temperature"],
         "tasks": ["tasks"],
         "tasks show": ["tasks", "show", "tiles", "--out", str(folder / "grid.png")],
         "data list": ["data", "list"],

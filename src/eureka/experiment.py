@@ -208,12 +208,21 @@ def _train(
             folder.write_origin(origin)
         folder.write_environment(environment())
         folder.write_task(TaskRecord(loop.levels, token_names(task, model)))
+        _keep_samples(task, folder)
         if start is not None:
             folder.write_start(start)
     outcome = _outcome(loop, loop.run())
     if replicas.first:
         folder.write_result(outcome)
     return outcome
+
+
+def _keep_samples(task: Task, folder: RunFolder) -> None:
+    """Keep samples for the report; a task of somebody else's that cannot be drawn has none."""
+    from eureka.tasks.labelled import labelled_samples
+
+    with contextlib.suppress(Exception):
+        folder.write_samples(labelled_samples(task))
 
 
 def token_names(task: Task, model: nn.Module) -> list[str] | None:

@@ -148,6 +148,11 @@ class Registry(Generic[T]):
         """The settings of a name as a pydantic model: types, limits and defaults."""
         return self._schema(self.entry(name))
 
+    def find_class(self, name: str) -> Any:
+        """The class, or the function, that a name stands for; imports it, and checks one that is not ours."""
+        entry = self.entry(name)
+        return _checked_class(entry, self.base, f"{self.kind} {name!r}") if entry.foreign and self.base else entry.load()
+
     def choose(self, name: str | type[T], given: Mapping[str, Any] | None = None) -> Part[T]:
         """A name (or a class) with its settings: defaults are filled in and every given value is checked."""
         entry, given = self.entry(name) if isinstance(name, str) else _entry_of(name), given or {}

@@ -5,6 +5,7 @@
     environment.json   versions and machine, which decide the last bits
     start.json         what the model's start rescaled before the first step; absent with the paper's start
     task.json          the levels of the task's plateaus and its floor, computed from theory, and the names of its tokens
+    samples.json       a few samples of the task with their labels, for people to look at; absent in older runs
     metrics.jsonl      one `Metrics` a line, one line each time the run logs
     attention.jsonl    one `ProbeRecord` a line: what attention did in some of the training steps
     attention/         weights of attention on one validation sample at some steps, as NumPy arrays (layer, head, query, key)
@@ -12,6 +13,7 @@
     probes.json        the `Probes` that `eureka probe` measured last
     checkpoints/       where to go on from after an interruption
     worker.log         what the run's process wrote, when a pool started it
+    .alive             who is at work on the run now; touched every few seconds, and absent when nobody is
 
 This module alone reads and writes these files (a checkpoint is written by `eureka.training.checkpoint`). A step counts the steps
 done: step 0 is the model as it was initialised. No torch is needed to read a run.
@@ -35,6 +37,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from eureka.errors import DamagedRunError, WorkError
 from eureka.files import locked, make_folder, write_whole
 from eureka.formats import number, percent
+from eureka.presence import is_present, present
 
 DIGITS = 9 * "[0-9]"
 """The pattern of a step in a file name."""
@@ -262,6 +265,27 @@ class TaskRecord:
 
 
 @dataclass(frozen=True)
+class LabelledSample:
+    """One sample of a task, as people can see it."""
+
+    label: str
+    picture: str = ""
+    """a PNG in base 64; empty where the sample is tokens"""
+    tokens: list[str] = field(default_factory=list)
+    steps: dict[str, str] = field(default_factory=dict)
+    """the intermediate answers on the way to the label, by name"""
+
+
+@dataclass(frozen=True)
+class TaskSamples:
+    """Some samples of a task."""
+
+    samples: list[LabelledSample] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+    """what stands in the rows of the pictures, from the top, all of the same height; empty where that is not known"""
+
+
+@dataclass(frozen=True)
 class Rescaled:
     """A quantity before and after the start rescaled it: one number, or one for each head."""
 
@@ -391,6 +415,9 @@ class RunFolder:
     def task(self) -> TaskRecord:
         return self._read("task.json", TaskRecord) or TaskRecord()
 
+    def samples(self) -> TaskSamples:
+        return self._read("samples.json", TaskSamples) or TaskSamples()
+
     def levels(self) -> list[Level]:
         """Where theory puts the plateaus and, last, the floor."""
         return self.task().levels
@@ -446,6 +473,9 @@ class RunFolder:
     def write_task(self, task: TaskRecord) -> None:
         self._write("task.json", asdict(task))
 
+    def write_samples(self, samples: TaskSamples) -> None:
+        self._write("samples.json", asdict(samples))
+
     def write_result(self, outcome: Outcome) -> None:
         self._write("result.json", outcome.to_json())
 
@@ -475,8 +505,12 @@ class RunFolder:
         """Keep every other process out of this run; the lock ends with the process, however that ends."""
         self.create()
         busy = f"{self.path}: another process is at work on this run; wait for it or choose another folder."
-        with locked(self.path / ".lock", busy):
+        with locked(self.path / ".lock", busy), present(self.path / ".alive"):
             yield
+
+    def at_work(self) -> bool:
+        """Whether a process is at work on this run, here or on another machine."""
+        return is_present(self.path / ".alive")
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         path = self.path / name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import random
@@ -16,11 +17,12 @@ import pytest
 from eureka.errors import DamagedRunError
 from eureka.report import attention_figures
 from eureka.report.attention_figures import (
+    FRAMES,
     MAP_BYTES,
-    MOST_MAPS,
     AttentionMaps,
     attention_figure,
     attention_maps,
+    maps_left_out,
     reading_pictures,
 )
 from eureka.report.groups import Groups
@@ -100,7 +102,7 @@ def weights(maps: AttentionMaps) -> np.ndarray[Any, Any]:
 def test_the_maps_of_the_page_are_those_of_the_run(folder: Path, groups_of: GroupsOf) -> None:
     groups = groups_of(folder)
     maps = attention_maps(groups)
-    assert [one.name for one in maps] == ["norm_softmax · lr 3e-4 · seed 0", "softmax · lr 3e-4 · seed 0"]
+    assert [one.name for one in maps] == ["softmax · lr 3e-4 · seed 0", "norm_softmax · lr 3e-4 · seed 0"]
     for one in maps:
         [run] = [run for run in groups.runs if groups.name_of(run) == one.name]
         files = run.folder.maps()
@@ -108,7 +110,7 @@ def test_the_maps_of_the_page_are_those_of_the_run(folder: Path, groups_of: Grou
         exact = np.stack([np.load(path) for path in files.values()]).astype(float)
         assert weights(one) == pytest.approx(exact, abs=0.005)
         assert one.leap == run.moment
-    assert [one.leap is None for one in maps] == [False, True]
+    assert [one.leap is None for one in maps] == [True, False]
 
 
 @pytest.mark.parametrize(("given", "expected"), [(5, list("abcde")), (4, ["class token", *"abcd"]), (3, [])])
@@ -120,15 +122,28 @@ def test_tokens_are_called_as_the_task_calls_them_after_a_class_token(
     assert [one.tokens for one in attention_maps(groups_of(folder))] == [expected] * 2
 
 
-def test_one_run_of_each_fix_and_panel_is_shown_and_twelve_at_most(
-    tmp_path: Path, plant: Any, plant_attention: Any, groups_of: GroupsOf
+def test_every_seed_has_its_maps(tmp_path: Path, plant: Any, plant_attention: Any, groups_of: GroupsOf) -> None:
+    for fix, seed in itertools.product(("norm_softmax", "softmax"), range(4)):
+        plant_attention(plant(tmp_path / "study", {"attention.name": fix, "training.seed": seed}))
+    groups = groups_of(tmp_path / "study")
+    maps = attention_maps(groups)
+    assert [one.name for one in maps] == [
+        f"{fix} · lr 3e-4 · seed {seed}" for fix in ("softmax", "norm_softmax") for seed in range(4)
+    ]
+    assert maps_left_out(groups, maps) == 0
+
+
+def test_of_too_many_runs_the_first_seeds_of_all_are_shown(
+    tmp_path: Path, plant: Any, plant_attention: Any, groups_of: GroupsOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for rate in range(1, 15):
-        for seed in range(2):
-            plant_attention(plant(tmp_path / "study", {"training.lr": rate / 1000, "training.seed": seed}))
-    names = [one.name for one in attention_maps(groups_of(tmp_path / "study"))]
-    assert len(names) == MOST_MAPS
-    assert len({name.partition(" · seed ")[0] for name in names}) == MOST_MAPS
+    for rate, seed in itertools.product((1e-3, 1e-4), range(4)):
+        plant_attention(plant(tmp_path / "study", {"training.lr": rate, "training.seed": seed}))
+    monkeypatch.setattr("eureka.report.attention_figures.MAP_BYTES", 5 * FRAMES * 2 * 2 * 5 * 5)
+    groups = groups_of(tmp_path / "study")
+    maps = attention_maps(groups)
+    rates = ["1e-4 · seed 0", "1e-4 · seed 1", "1e-4 · seed 2", "1e-3 · seed 0", "1e-3 · seed 1"]
+    assert [one.name for one in maps] == [f"softmax · lr {one}" for one in rates]
+    assert maps_left_out(groups, maps) == 3
 
 
 def test_large_maps_are_shown_of_fewer_runs_and_steps(tmp_path: Path, plant: Any, groups_of: GroupsOf) -> None:
@@ -136,7 +151,7 @@ def test_large_maps_are_shown_of_fewer_runs_and_steps(tmp_path: Path, plant: Any
         run = plant(tmp_path / "study", {"training.lr": rate})
         run.map_file(0).parent.mkdir()
         for step in range(0, 1201, 60):
-            np.save(run.map_file(step), np.full((7, 4, 80, 80), step / 1200, np.float16))
+            np.save(run.map_file(step), np.full((7, 4, 60, 60), step / 1200, np.float16))
     [one] = attention_maps(groups_of(tmp_path / "study"))
     assert len(base64.b64decode(one.data)) <= MAP_BYTES
     assert (one.steps[0], one.steps[-1]) == (0, 1200)

@@ -11,6 +11,8 @@ import pytest
 
 from eureka.report.write import write_report
 from eureka.tasks.decision_rule import DecisionRule
+from eureka.tasks.labelled import labelled_samples
+from eureka.tasks.registry import TASKS
 
 Page = Any
 """The page of conftest.py: one that is open in the browser."""
@@ -31,7 +33,8 @@ def report(tmp_path_factory: pytest.TempPathFactory, plant: Any) -> Path:
             for seed in range(SEEDS):
                 changes = {"attention.name": fix, "training.lr": lr, "training.seed": seed}
                 plant(folder / "study", changes, leap=None if fix == "softmax" else 300 + 100 * seed + 200 * FIXES.index(fix))
-    plant(folder / "study", {"training.seed": SEEDS}, ended=False, reached=300)
+    last = plant(folder / "study", {"training.seed": SEEDS}, ended=False, reached=300)
+    last.write_samples(labelled_samples(TASKS.build("tiles", {})))
     return write_report([folder / "study"], folder / "report.html")
 
 
@@ -42,7 +45,7 @@ def test_the_page_has_no_console_error_and_asks_for_nothing_but_itself(page: Pag
     page.click("#train")
     page.until(lambda: page.drawn() == 4 * RUNS)
     assert page.errors() == []
-    assert set(page.requests()) == {report.as_uri()}
+    assert {one for one in page.requests() if not one.startswith("data:")} == {report.as_uri()}
 
 
 def test_an_error_on_the_page_would_be_seen(browser: Page, report: Path, tmp_path: Path) -> None:
@@ -167,7 +170,19 @@ def test_hovering_a_mark_tells_onset_step_and_seed(page: Page) -> None:
     assert page.ask(told).endswith(f"step {run['leaps'][0]['step']}, onset {run['leaps'][0]['onset']}")
 
 
-@pytest.mark.parametrize("width", [320, 390, 768])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (1400, "light"), (1400, "dark")])
+def test_the_whole_page_has_no_console_error_and_no_sideways_scroll(page: Page, width: int, scheme: str) -> None:
+    page.prefer(scheme)
+    page.width(width, mobile=width < 500)
+    page.until(lambda: page.ask("return document.querySelector('#plot .main-svg').clientWidth") <= width)
+    page.ask("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    assert page.ask("return document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert page.drawn() == 2 * RUNS
+    assert page.ask("return [...document.images].filter((one) => one.naturalWidth > 0).length") == 3
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("width", [320, 768])
 def test_nothing_sticks_out_sideways(page: Page, width: int) -> None:
     page.width(width, mobile=True)
     page.until(lambda: page.ask("return document.querySelector('#plot .main-svg').clientWidth") <= width)

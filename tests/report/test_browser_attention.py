@@ -94,8 +94,9 @@ def test_another_run_can_be_chosen_for_the_maps(page: Page) -> None:
 
     choice = Select(page.driver.find_element("id", "map-run"))
     names = [option.text for option in choice.options]
-    assert names == [f"{fix} · lr {rate} · seed 0" for fix in ("norm_softmax", "softmax") for rate in ("3e-4", "1e-3")]
-    choice.select_by_index(3)
+    assert names == [f"{fix} · lr {rate} · seed 0" for fix in ("softmax", "norm_softmax") for rate in ("3e-4", "1e-3")]
+    assert choice.first_selected_option.text == "norm_softmax · lr 3e-4 · seed 0"  # the first that leapt
+    choice.select_by_index(1)
     label = "return document.getElementById('map-label').textContent"
     page.until(lambda: page.ask(label) == "1,200: no Eureka-moment in this run")
     assert len(values(page, "maps", "type")) == 4, "two layers of two heads"

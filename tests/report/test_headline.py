@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from eureka.report.groups import Fix, Groups
-from eureka.report.headline import headline, notes
+from eureka.report.headline import conclusion, headline, notes
 from eureka.runs import Rescaled, StartRecord
+from eureka.study.comparison import compare_arms
 
 GroupsOf = Callable[[Path], Groups]
 Said = Callable[[Path], str]
@@ -19,6 +20,64 @@ Said = Callable[[Path], str]
 @pytest.fixture
 def said(groups_of: GroupsOf) -> Said:
     return lambda folder: "".join(part.name if isinstance(part, Fix) else part for part in headline(groups_of(folder)))
+
+
+@pytest.fixture
+def concluded(groups_of: GroupsOf) -> Said:
+    def told(folder: Path) -> str:
+        groups = groups_of(folder)
+        parts = conclusion(groups, compare_arms(groups.grouping))
+        return "".join(part.name if isinstance(part, Fix) else part for part in parts)
+
+    return told
+
+
+def plant_leaps(folder: Path, plant: Any, leaps: dict[str, float | None], seeds: int = 6, **changes: Any) -> None:
+    for fix, leap in leaps.items():
+        for seed in range(seeds):
+            plant(folder, {"attention.name": fix, "training.seed": seed, **changes}, leap=leap and leap + 10 * seed)
+
+
+def test_the_first_sentence_says_which_fix_helps_most(tmp_path: Path, plant: Any, concluded: Said) -> None:
+    plant_leaps(tmp_path, plant, {"softmax": None, "norm_softmax": 300, "temperature": 700})
+    assert concluded(tmp_path) == "norm_softmax helps most here: its runs leave the plateau 3.5× sooner than those of softmax."
+
+
+def test_too_few_runs_are_no_conclusion(study: Path, concluded: Said) -> None:
+    assert concluded(study) == "There are too few runs yet to tell which fix helps."
+
+
+def test_fixes_that_are_alike_are_said_to_be(tmp_path: Path, plant: Any, concluded: Said) -> None:
+    plant_leaps(tmp_path, plant, {"softmax": 400, "norm_softmax": 400})
+    assert concluded(tmp_path) == "No fix is seen to make a difference here."
+
+
+def test_a_fix_that_hurts_is_said_to(tmp_path: Path, plant: Any, concluded: Said) -> None:
+    plant_leaps(tmp_path, plant, {"softmax": 300, "norm_softmax": None})
+    assert concluded(tmp_path) == "No fix helps here, and norm_softmax hurts: its runs leave the plateau 3.5× later."
+
+
+def test_over_several_settings_it_says_in_how_many(tmp_path: Path, plant: Any, concluded: Said) -> None:
+    for dim, leap in ((64, 300.0), (128, None)):
+        plant_leaps(tmp_path, plant, {"softmax": None, "norm_softmax": leap}, **{"model.dim": dim})
+    assert concluded(tmp_path) == "norm_softmax helps in 1 of 2 settings, as far as it is decided."
+
+
+@pytest.mark.parametrize(
+    ("fixes", "told"),
+    [
+        (["temperature"], "All runs have the same fix, temperature, so there is nothing to compare."),
+        (["temperature", "qk_norm"], "No run of softmax has ended, so no fix can be compared with it."),
+    ],
+)
+def test_what_cannot_be_compared_is_not(tmp_path: Path, plant: Any, concluded: Said, fixes: list[str], told: str) -> None:
+    plant_leaps(tmp_path, plant, dict.fromkeys(fixes, 400), seeds=2)
+    assert concluded(tmp_path) == told
+
+
+def test_before_a_run_has_ended_nothing_is_concluded(tmp_path: Path, plant: Any, concluded: Said) -> None:
+    plant(tmp_path, ended=False, reached=100)
+    assert concluded(tmp_path) == "It is too early to say which fix helps."
 
 
 def test_the_fix_that_left_the_plateau_comes_first_with_its_median_step(study: Path, said: Said) -> None:

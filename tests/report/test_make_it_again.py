@@ -99,14 +99,23 @@ def plant_from_recipe(plant: Any, folder: Path, recipe: str, changes: dict[str, 
     return found
 
 
-def test_settings_of_a_fix_for_which_compare_has_no_option_make_a_run_of_its_own(tmp_path: Path, plant: Any) -> None:
+def test_settings_of_a_fix_stand_beside_its_name(tmp_path: Path, plant: Any) -> None:
     plant_from_recipe(plant, tmp_path, "small/main", {"training.steps": 900})
     plant_from_recipe(plant, tmp_path, "small/main", {"attention.name": "temperature", "attention.tau": 2, "training.steps": 900})
     *runs, _ = commands(tmp_path)
-    assert sorted(" ".join(run) for run in runs) == [
-        "eureka run small/main --set attention.name=temperature --set attention.tau=2 --set training.steps=900",
-        "eureka run small/main --set training.steps=900",
+    assert [" ".join(run) for run in runs] == [
+        "eureka compare small/main --fix softmax,temperature:tau=2 --seeds 1 --set training.steps=900"
     ]
+
+
+def test_starts_are_one_option(tmp_path: Path, plant: Any) -> None:
+    for start, seed in itertools.product(["paper", "clear"], range(2)):
+        own = {} if start == "paper" else {"model.start": start}
+        changes = {"training.seed": seed} | own
+        plant(tmp_path, {"training.seed": seed, "model.start": start}, origin=Origin("tiles", changes))
+    *runs, _ = commands(tmp_path)
+    [[*_, option, starts, last, seeds]] = runs
+    assert (option, set(starts.split(",")), last, seeds) == ("--start", {"paper", "clear"}, "--seeds", "2")
 
 
 def test_runs_of_two_recipes_are_a_command_each(tmp_path: Path, plant: Any) -> None:
@@ -115,7 +124,7 @@ def test_runs_of_two_recipes_are_a_command_each(tmp_path: Path, plant: Any) -> N
     plant_from_recipe(plant, tmp_path, "small/main", {"training.seed": 1})
     *runs, _ = commands(tmp_path)
     assert sorted(" ".join(run) for run in runs) == [
-        "eureka compare tiles --fix softmax --lr 0.0003 --seeds 2",
+        "eureka compare tiles --fix softmax --seeds 2",
         "eureka run small/main --set training.seed=1",
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,7 +19,9 @@ PLATEAU = [*FALL, *[(0.8, 0.55)] * 20]
 DESCENT = [(0.8 + 3.0 / (4.0 + i), 0.55) for i in range(25)]
 
 
-def status(folder: RunFolder, config: RunConfig, points: list[tuple[float, float]], ended: Status | None = None) -> RunStatus:
+def status(
+    folder: RunFolder, config: RunConfig, points: list[tuple[float, float]], ended: Status | None = None, *, at_work: bool = True
+) -> RunStatus:
     """Of a run that logged these losses and accuracies, every fifth step."""
     folder.create()
     folder.write_config(StoredConfig(config.to_json()))
@@ -29,13 +32,14 @@ def status(folder: RunFolder, config: RunConfig, points: list[tuple[float, float
         folder.write_result(Outcome(ended, 20, 1.0, 320, None, None, (), None, None))
     run = read_run(folder)
     assert run is not None
-    return run_status(run)
+    with folder.held() if at_work else nullcontext():
+        return run_status(run)
 
 
 @pytest.mark.parametrize(
     ("points", "ended", "phase", "text"),
     [
-        ([], None, "waiting", "waiting"),
+        ([], None, "starting", "starting"),
         ([], "diverged", "diverged", "diverged"),
         ([(2.3, 0.1), (1.9, 0.3)], None, "learning", "learning"),
         (PLATEAU[:10], None, "learning", "learning"),
@@ -53,3 +57,10 @@ def test_the_phase_and_its_words(
 ) -> None:
     found = status(RunFolder(tmp_path / "run"), tiny.but({"training.steps": 200}), points, ended)
     assert (found.phase, found.text, found.ended) == (phase, text, ended is not None)
+
+
+def test_a_run_that_nobody_is_at_work_on_is_not_shown_as_live(tiny: RunConfig, tmp_path: Path) -> None:
+    config = tiny.but({"training.steps": 200})
+    begun = status(RunFolder(tmp_path / "begun"), config, PLATEAU, at_work=False)
+    assert (begun.phase, begun.text, begun.live, begun.ended) == ("interrupted", "interrupted at step 120", False, False)
+    assert status(RunFolder(tmp_path / "new"), config, [], at_work=False).phase == "waiting"

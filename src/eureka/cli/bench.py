@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from eureka.cli.options import JsonOption, listed, print_json
+from eureka.cli.options import JsonOption, listed, print_help_alone, print_json
 from eureka.cli.table import print_table
 from eureka.errors import RequestError
 
-app = typer.Typer(no_args_is_help=True, help="Measure speed and memory against named baselines.")
+app = typer.Typer(invoke_without_command=True, help="Measure speed and memory against named baselines.")
 QuickOption = Annotated[bool, typer.Option("--quick", help="Fewer and smaller cases: half a minute.")]
 HEADER = ["operator", "tokens", "batch", "mask", "mode", "× SDPA", "× formula", "peak MB", "formula MB"]
 
 
 @app.callback()
-def bench() -> None:
+def bench(context: typer.Context) -> None:
     """Measure speed and memory against named baselines."""
+    print_help_alone(context)
 
 
 @app.command()

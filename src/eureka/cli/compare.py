@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eureka.cli.completion import complete_fixes, complete_starts
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, listed
 from eureka.cli.run_study import (
     Advice,
@@ -34,9 +36,21 @@ DEFAULT_FIXES, DEFAULT_PLACE = "softmax,norm_softmax", "local"
 
 def compare(
     recipe: RecipeArgument,
-    fix: Annotated[str, typer.Option(metavar="A,B,…", help="The fixes to compare; `eureka fixes` lists them.")] = DEFAULT_FIXES,
+    fix: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,…",
+            help="The fixes to compare; `eureka fixes` lists them. With settings: temperature:temperature=0.2,norm_softmax",
+            autocompletion=complete_fixes,
+        ),
+    ] = DEFAULT_FIXES,
     start: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="How the model starts; `eureka fixes` lists them. (default: the recipe's)")
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="How the model starts; `eureka fixes` lists them. (default: the recipe's)",
+            autocompletion=complete_starts,
+        ),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(metavar="N", help="Seeds 0 to N - 1; with --until-sure at most these. (default: 3, or 30)")
@@ -106,20 +120,23 @@ def _study(
 ) -> Study:
     from eureka.attention.registry import FIXES
     from eureka.recipes import recipe as find_recipe
+    from eureka.study.fix_choice import parse_fixes
     from eureka.study.plan import LARGEST_COUNT, MOST_RUNS, Study, check_count
 
     base = find_recipe(recipe).but(assignments(changes))
-    names = listed("--fix", fix, str)
-    for name in names:
-        FIXES.entry(name)
+    fixes = parse_fixes(fix)
+    for chosen in fixes:
+        FIXES.choose(chosen.name, chosen.settings)
     rates = listed("--lr", lr, float) if lr is not None else [base.training.lr]
     for rate in rates:
         if not 0 < rate < float("inf"):
             raise RequestError(f"--lr {rate:g}: a learning rate must be above 0.")
-    starts = {} if start is None else {"model.start": _starts(start)}
-    grid = {"training.seed": range(min(seeds, LARGEST_COUNT)), "training.lr": rates, **starts, "attention.name": names}
-    check_count(math.prod(map(len, grid.values())), most or MOST_RUNS)
-    return Study.over(base, grid, out or Path("runs") / recipe, recipe)
+    starts = [{}] if start is None else [{"model.start": name} for name in _starts(start)]
+    count = min(seeds, LARGEST_COUNT)
+    check_count(math.prod([count, len(rates), len(starts), len(fixes)]), most or MOST_RUNS)
+    runs = itertools.product(range(count), rates, starts, fixes)  # the fix changes fastest, so that early results compare
+    grid = ({"training.seed": seed, "training.lr": rate, **first, **chosen.changes} for seed, rate, first, chosen in runs)
+    return Study.of(base, grid, out or Path("runs") / recipe, recipe)
 
 
 def _starts(text: str) -> list[str]:

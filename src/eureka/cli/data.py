@@ -10,13 +10,23 @@ from typing import Annotated
 
 import typer
 
-from eureka.cli.options import JsonOption, print_json
+from eureka.cli.completion import complete_data
+from eureka.cli.options import JsonOption, print_help_alone, print_json
 from eureka.cli.table import print_table
 from eureka.errors import RequestError, WorkError
 
-app = typer.Typer(no_args_is_help=True, help="List, fetch and find the real data that tasks are made of.")
+app = typer.Typer(invoke_without_command=True, help="List, fetch and find the real data that tasks are made of.")
 
-NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", help="Data sets; `eureka data list` lists them.")]
+NamesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME…", help="Data sets; `eureka data list` lists them.", autocompletion=complete_data),
+]
+
+
+@app.callback()
+def data(context: typer.Context) -> None:
+    """List, fetch and find the real data that tasks are made of."""
+    print_help_alone(context)
 
 
 @app.command("list")
@@ -76,7 +86,7 @@ def fetch(
 
 
 @app.command()
-def path(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set.")]) -> None:
+def path(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set.", autocompletion=complete_data)]) -> None:
     """Print the folder that holds a data set."""
     from eureka.data.catalogue import find_dataset
     from eureka.data.store import located

@@ -92,7 +92,7 @@ def detect(
     if on_event is not None and not watch:
         raise RequestError("--on-event needs --watch: a log that is whole has no events to come.")
     if watch:
-        from eureka.cli.watch import watch as watch_logs
+        from eureka.cli.watch_logs import watch_logs
 
         followed = watch_logs(files, examination, command=on_event, as_lines=json)
         logs = [log for one in followed if (log := _told(one.path, one.findings)) is not None]

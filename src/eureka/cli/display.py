@@ -26,6 +26,8 @@ STYLES: dict[Phase, str] = {
     "plateau": "yellow",
     "learning": "cyan",
     "waiting": "dim",
+    "starting": "dim",
+    "interrupted": "dim",
     "diverged": "red",
 }
 FIRST_PROBES = 6
@@ -147,19 +149,18 @@ class StudyDisplay:
                 self._update(folder)
 
     def _update(self, folder: RunFolder) -> None:
-        before, now = self.statuses[folder.path], folder_status(folder)
+        before, now = self.statuses[folder.path], folder_status(folder, folder.path in self.at_work)
         self.statuses[folder.path] = now
-        starting = {"text": "starting"} if now.phase == "waiting" and folder.path in self.at_work else {}
-        self.progress.update(self.bars[folder.path], **(_bar(now) | starting))
-        if self.progress.disable and (now.phase, now.ended) != (before.phase, before.ended):
+        self.progress.update(self.bars[folder.path], **_bar(now))
+        if self.progress.disable and now.phase != "starting" and (now.phase, now.ended) != (before.phase, before.ended):
             sys.stderr.write(f"{self.labels[folder.path]}: {now.text}{_figures(now)}\n")
             sys.stderr.flush()
 
 
-def folder_status(folder: RunFolder) -> RunStatus:
+def folder_status(folder: RunFolder, at_work: bool | None = None) -> RunStatus:
     run = read_run(folder)
     assert run is not None, f"{folder.path} holds no run"
-    return run_status(run)
+    return run_status(run, at_work)
 
 
 def run_labels(folders: Sequence[RunFolder]) -> dict[Path, str]:

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from eureka.config import PARTS, RunConfig
 from eureka.training.config import TrainingConfig
 
+FIXED = "fixed by the name"
 LIMITS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
@@ -34,7 +35,7 @@ def describe_keys(config: RunConfig) -> Iterator[Key]:
         yield Key(f"{part}.name", name, f"one of {', '.join(registry.names())}, or module:Class")
         for setting, info in registry.schema(name).model_fields.items():
             fixed = setting in registry.entry(name).preset
-            yield Key(f"{part}.{setting}", _shown(values[f"{part}.{setting}"]), "fixed by the name" if fixed else kind_of(info))
+            yield Key(f"{part}.{setting}", _shown(values[f"{part}.{setting}"]), FIXED if fixed else kind_of(info))
     for setting, info in TrainingConfig.model_fields.items():
         meaning = f"{info.description} ({kind_of(info)})"
         yield Key(f"training.{setting}", _shown(values[f"training.{setting}"]), meaning)

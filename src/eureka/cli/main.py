@@ -16,13 +16,16 @@ from eureka.cli.compare import compare
 from eureka.cli.data import app as data
 from eureka.cli.detect import detect
 from eureka.cli.diagnose import diagnose
-from eureka.cli.listing import fixes, recipes
+from eureka.cli.fixes import app as fixes
+from eureka.cli.listing import recipes
+from eureka.cli.options import print_help_alone
 from eureka.cli.probe import probe
 from eureka.cli.race import race
 from eureka.cli.report import report
 from eureka.cli.run import run
 from eureka.cli.study import study
 from eureka.cli.tasks import app as tasks
+from eureka.cli.watch import watch
 from eureka.errors import EurekaError, RequestError, missing_extra
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # Typer keeps its Click to itself
@@ -31,13 +34,13 @@ THE_USERS = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errn
 """What is wrong with a path that somebody gave."""
 app = typer.Typer(
     name="eureka",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from eureka import __version__
 
@@ -45,16 +48,21 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+VersionOption = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")]
+
+
 @app.callback()
 def eureka(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    context: typer.Context,
+    _version: VersionOption = False,
 ) -> None:
     """Find long loss plateaus, trace them to the attention softmax, and remove them."""
+    print_help_alone(context)
 
 
-for verb in (compare, study, run, detect, diagnose, race, probe, report, recipes, fixes):
+for verb in (compare, study, watch, run, detect, diagnose, race, probe, report, recipes):
     app.command()(verb)
-for name, verbs in (("tasks", tasks), ("data", data), ("bench", bench)):
+for name, verbs in (("fixes", fixes), ("tasks", tasks), ("data", data), ("bench", bench)):
     app.add_typer(verbs, name=name)
 
 

@@ -10,14 +10,23 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from eureka.cli.completion import complete_key, complete_recipe
 from eureka.errors import RequestError
 
 T = TypeVar("T")
 
-RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="The name of a recipe; `eureka recipes` lists them.")]
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(metavar="RECIPE", help="The name of a recipe; `eureka recipes` lists them.", autocompletion=complete_recipe),
+]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a config key, as in training.lr=1e-3. May be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a config key, as in training.lr=1e-3. May be repeated.",
+        autocompletion=complete_key,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, and nothing else.")]
 FastOption = Annotated[
@@ -56,6 +65,12 @@ def listed(option: str, text: str, convert: Callable[[str], T]) -> list[T]:
         except ValueError:
             raise RequestError(f"{option} {part}: not a {convert.__name__}.") from None
     return list(dict.fromkeys(values))
+
+
+def print_help_alone(context: typer.Context) -> None:
+    """Without a verb a command says what it can do."""
+    if context.invoked_subcommand is None:
+        sys.stdout.write(context.get_help())  # with rich, Typer prints it itself
 
 
 def as_json(document: Any, *, indent: int | None = 2) -> str:

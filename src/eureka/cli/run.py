@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eureka.cli.completion import complete_fix
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, print_json
+from eureka.errors import RequestError
 from eureka.formats import fixed
 
 if TYPE_CHECKING:
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
 
 def run(
     recipe: RecipeArgument,
+    fix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIX",
+            help="The fix, as in norm_softmax or temperature:temperature=0.2. (default: the recipe's)",
+            autocompletion=complete_fix,
+        ),
+    ] = None,
     changes: SetOption = None,
     out: OutOption = None,
     fast: FastOption = False,
@@ -27,11 +37,23 @@ def run(
     """Carry out one run, or go on with it where it was interrupted; a finished run is only shown."""
     from eureka.recipes import recipe as find_recipe
 
-    config = find_recipe(recipe).but(assignments(changes) | ({"training.deterministic": False} if fast else {}))
+    chosen = {} if fix is None else _one_fix(fix)
+    config = find_recipe(recipe).but(chosen | assignments(changes) | ({"training.deterministic": False} if fast else {}))
     if help_config:
         _list_keys(config)
         return
     _run(recipe, config, out or Path("runs") / recipe, json)
+
+
+def _one_fix(text: str) -> dict[str, Any]:
+    from eureka.attention.registry import FIXES
+    from eureka.study.fix_choice import parse_fixes
+
+    [chosen, *others] = parse_fixes(text)
+    if others:
+        raise RequestError(f"--fix {text}: a run has one fix; `eureka compare` takes several.")
+    FIXES.choose(chosen.name, chosen.settings)
+    return chosen.changes
 
 
 def _run(recipe: str, config: RunConfig, root: Path, json: bool) -> None:

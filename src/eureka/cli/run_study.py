@@ -16,7 +16,7 @@ import typer
 from eureka.cli.options import as_json, print_json
 from eureka.cli.signals import Stopped
 from eureka.errors import RequestError
-from eureka.formats import duration, plural
+from eureka.formats import duration, listing, plural
 
 if TYPE_CHECKING:
     from eureka.config import RunConfig
@@ -35,6 +35,8 @@ MaxRunsOption = Annotated[
     int | None, typer.Option("--max-runs", metavar="N", min=1, help="Refuse a study of more runs than that. (default: 10,000)")
 ]
 Advise = Callable[["Summary", "Pool"], "Advice | None"]
+MOST_NAMED = 6
+"""Runs that are named in a sentence."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -88,8 +90,29 @@ def run_study(
     if json:
         print_json(documents[0] if len(studies) == 1 else {"title": title, "studies": documents})
     check_failures(failures, sum(map(len, folders)))
-    if unfinished := sum(document["unfinished"] for document in documents):
-        sys.stderr.write(f"{unfinished} of {sum(map(len, folders))} runs are not finished; the same command goes on.\n")
+    sys.stderr.write(_not_finished([run for runs in folders for run in runs], budget))
+
+
+def _not_finished(folders: Sequence[RunFolder], budget: str | None) -> str:
+    """Which runs were not begun and how many were interrupted; empty if all have ended."""
+    left = [folder for folder in folders if folder.result() is None]
+    if not left:
+        return ""
+    new = [folder for folder in left if not folder.last_metrics()]
+    begun = len(left) - len(new)
+    why = "" if budget is None else f"The budget of {budget} has ended. "
+    parts = [f"{plural(begun, 'run')} of {len(folders)} interrupted"] if begun else []
+    parts += [f"{plural(len(new), 'run')} of {len(folders)} not started ({_named(new, folders)})"] if new else []
+    return f"{why}{listing(parts)}; the same command goes on.\n"
+
+
+def _named(some: Sequence[RunFolder], folders: Sequence[RunFolder]) -> str:
+    """The labels of the first ones, and how many more there are."""
+    from eureka.cli.display import run_labels
+
+    labels = run_labels(folders)
+    more = [f"{len(some) - MOST_NAMED:,} more"] if len(some) > MOST_NAMED else []
+    return "; ".join([*(labels[folder.path] for folder in some[:MOST_NAMED]), *more])
 
 
 def tell_own_data(configs: Iterable[RunConfig]) -> None:

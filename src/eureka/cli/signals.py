@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
 from types import FrameType
 from typing import NoReturn
 
@@ -30,6 +32,28 @@ def ignore_signals() -> None:
     """From here on the process ends by itself."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
+
+
+@contextmanager
+def stop_event() -> Iterator[Event]:
+    """An event that Ctrl-C sets, or a polite request to end; a second Ctrl-C ends the process as always."""
+    stop = Event()
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+    def end(_: int, __: FrameType | None) -> None:
+        stop.set()
+        restore()
+
+    for one in before:
+        signal.signal(one, end)
+    try:
+        yield stop
+    finally:
+        restore()
 
 
 def _on_signals(handler: Callable[[int, FrameType | None], NoReturn]) -> None:

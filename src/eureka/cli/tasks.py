@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from eureka.cli import listing
+from eureka.cli.completion import complete_task
 from eureka.cli.options import JsonOption, SetOption, assignments, print_json
 from eureka.cli.table import print_table
 from eureka.errors import WorkError
@@ -25,7 +26,7 @@ def tasks(context: typer.Context, json: JsonOption = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A task.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A task.", autocompletion=complete_task)],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the picture goes.")] = Path("grid.png"),
     samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=400, help="How many examples.")] = 12,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which examples.")] = 0,

@@ -1,91 +1,57 @@
-"""`eureka detect --watch`: follow logs that grow, and print what comes up in them."""
+"""`eureka watch`: the report of a study in the browser, while its runs go on."""
 
 from __future__ import annotations
 
-import signal
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
-from types import FrameType
+from typing import Annotated
 
-from eureka.cli.on_event import OnEvent
-from eureka.cli.options import as_json
-from eureka.curves.examination import Examination
-from eureka.curves.following import GrowingLog
+import typer
+
+from eureka.cli.study import study_folder
 from eureka.errors import RequestError
 
-PAUSE = 0.5
-"""Seconds between two looks at a log, at least."""
-REST = 4.0
-"""A pause is this many times as long as the work of a look, so that a long log does not keep a core busy."""
+LOOPBACK = "127.0.0.1"
 
 
-def watch(files: Sequence[Path], examination: Examination, *, command: str | None, as_lines: bool) -> list[GrowingLog]:
-    """Print events as they come until the user stops it with Ctrl-C, or the process is asked to end.
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a study, or its YAML file.")],
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; others can then ask too.")] = LOOPBACK,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Which port; 0 is any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser of this machine.")] = False,
+) -> None:
+    """Serve the report of a study and keep it up to date while runs go on: progress, time left, runs by state, curves, verdicts.
 
-    command    a shell command for each event
-    as_lines   print each event as one JSON document on a line
+    It prints an address with a token, without which nothing can be seen. It only reads: runs are neither begun nor disturbed, and
+    it may be started and ended at any time. For a study on another machine that you reach by ssh, start it there with
+    `--port 8000`, and here `ssh -L 8000:127.0.0.1:8000 MACHINE`.
     """
-    for file in files:
-        if not file.exists() and not file.absolute().parent.is_dir():
-            raise RequestError(f"{file}: there is no folder {file.parent} in which it could appear.")
-    logs = [GrowingLog(file, examination) for file in files]
-    on_event = OnEvent(command) if command is not None else None
-    _say(f"watching {', '.join(map(str, files))}; Ctrl-C ends it with the verdict")
-    with _stop() as stop:
-        said: dict[Path, str | None] = dict.fromkeys(files)
-        pause = 0.0
-        while not stop.wait(pause):
-            begun = time.process_time()
-            for log in logs:
-                _look(log, on_event, as_lines=as_lines)
-                if log.complaint is not None and log.complaint != said[log.path]:
-                    _say(f"waiting: {log.complaint}")
-                said[log.path] = log.complaint
-            if on_event is not None:
-                on_event.tend()
-            pause = max(PAUSE, REST * (time.process_time() - begun))
-    for log in logs:
-        _look(log, on_event, as_lines=as_lines)
-    if on_event is not None:
-        on_event.close()
-    return logs
+    from eureka.cli.signals import stop_event
+    from eureka.report.live.server import check_server, is_loopback, new_token, serve
+    from eureka.report.live.study import LiveStudy
 
-
-def _look(log: GrowingLog, on_event: OnEvent | None, *, as_lines: bool) -> None:
-    notices, remark = log.look()
-    if remark is not None:
-        _say(remark)
-    for notice in notices:
-        sys.stdout.write(as_json(notice.fields(), indent=None) if as_lines else f"{notice.sentence()}\n")
+    if folder.suffix in (".yaml", ".yml"):
+        folder = study_folder(folder)
+    if not folder.is_dir():
+        raise RequestError(f"{folder} is not a folder.")
+    check_server()
+    study = LiveStudy(folder, f"eureka watch {folder}")
+    with stop_event() as stop, serve(study, new_token(), host, port) as address:
+        if not is_loopback(host):
+            _say("anyone who can reach this machine and knows the address can see the study.")
+        sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
-        if on_event is not None:
-            on_event.start(notice.fields())
+        if browser:
+            _open(address)
+        stop.wait()
+    _say(f"no longer watching {folder}; the runs go on.")
 
 
-@contextmanager
-def _stop() -> Iterator[Event]:
-    """An event that Ctrl-C sets, or a polite request to end; a second Ctrl-C ends the process as always."""
-    stop = Event()
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+def _open(address: str) -> None:
+    import webbrowser
 
-    def restore() -> None:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-
-    def end(_: int, __: FrameType | None) -> None:
-        stop.set()
-        restore()
-
-    for one in before:
-        signal.signal(one, end)
-    try:
-        yield stop
-    finally:
-        restore()
+    if not webbrowser.open(address):
+        _say("there is no browser to open; use the address.")
 
 
 def _say(text: str) -> None:

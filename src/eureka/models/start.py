@@ -21,7 +21,11 @@ class StartKind:
 STARTS: Mapping[Start, StartKind] = {
     "paper": StartKind("all weights as they are drawn, as the paper has it"),
     "clear_positions": StartKind("learned positions as loud as the content that they are added to", positions=1.0),
-    "clear": StartKind("the same, and W_Q and W_K so that the rows of the logits have a spread of 1", positions=1.0, logits=1.0),
+    "clear": StartKind(
+        "learned positions as loud as the content, and W_Q and W_K so that the rows of the logits have a spread of 1",
+        positions=1.0,
+        logits=1.0,
+    ),
 }
 
 EXPLANATION = (

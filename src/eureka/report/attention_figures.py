@@ -19,13 +19,11 @@ from eureka.runs import LinearProbe, ProbeRecord
 from eureka.thinning import BUCKETS, thin
 
 MEASURES = ("entropy", "grad_ratio")
-NUMBERS = 300_000
-"""How many numbers the curves of all runs may have, about two megabytes; those of a larger study are thinned until they fit."""
-MOST_MAPS = 12
-"""How many runs have their maps shown: the first of each fix and panel."""
-MAP_BYTES = 1_500_000
-"""How large all maps together may be; if they are larger, first runs and then steps are left out."""
-FRAMES = 6
+NUMBERS = 28_000
+"""How many numbers the curves of all runs may have, about 200 kB; those of a larger study are thinned until they fit."""
+MAP_BYTES = 315_000
+"""How large all maps together may be, before they are written as text; else first steps and then runs are left out."""
+FRAMES = 4
 """How many steps a slider should have at least."""
 
 Array = np.ndarray[Any, Any]
@@ -147,23 +145,37 @@ def _mean_of_layers(values: Array) -> Array:
 
 
 def attention_maps(groups: Groups) -> list[AttentionMaps]:
-    """The maps of some runs."""
+    """The maps of every run that has some, by fix, panel and seed; if they are too many, of the first seeds of each."""
     files = {i: files for i, run in enumerate(groups.runs) if run.drawn and (files := run.folder.maps())}
-    shapes = {i: _load(next(iter(files[i].values()))).shape for i in _shown(groups, list(files))}
-    largest = max((int(np.prod(shape)) for shape in shapes.values()), default=1)
-    chosen = list(shapes)[: max(1, MAP_BYTES // (FRAMES * largest))]
-    frames = max(2, MAP_BYTES // (largest * max(1, len(chosen))))
+    if not files:
+        return []
+    shapes = {i: _load(next(iter(those.values()))).shape for i, those in files.items()}
+    largest = max(int(np.prod(shape)) for shape in shapes.values())
+    most = max(1, MAP_BYTES // (FRAMES * largest))
+    chosen = sorted(_first_seeds(groups, list(files))[:most], key=lambda i: _place(groups, i))
+    frames = max(2, MAP_BYTES // (largest * len(chosen)))
     return [_maps(groups, groups.runs[i], files[i], shapes[i], frames) for i in chosen]
 
 
-def _shown(groups: Groups, with_maps: Sequence[int]) -> list[int]:
-    """The first run of each fix and panel that has maps, those with a Eureka-moment before those without."""
-    first: dict[tuple[int, int], int] = {}
-    for i in with_maps:
-        run = groups.runs[i]
-        first.setdefault((groups.panel_of(run), groups.fix_of(run).index), i)
-    chosen = [first[place] for place in sorted(first)[:MOST_MAPS]]
-    return sorted(chosen, key=lambda i: groups.runs[i].moment is None)
+def maps_left_out(groups: Groups, shown: Sequence[AttentionMaps]) -> int:
+    """How many runs have maps that are not shown."""
+    return sum(bool(run.folder.maps()) for run in groups.runs) - len(shown)
+
+
+def _first_seeds(groups: Groups, with_maps: Sequence[int]) -> list[int]:
+    """The runs in rounds: the first of each fix and panel, then the second of each, and so on."""
+    rank: dict[tuple[int, int], int] = {}
+    order: list[tuple[int, int, int, int]] = []
+    for i in sorted(with_maps, key=lambda i: _place(groups, i)):
+        fix, panel, _ = _place(groups, i)
+        rank[fix, panel] = rank.get((fix, panel), -1) + 1
+        order.append((rank[fix, panel], panel, fix, i))
+    return [i for *_, i in sorted(order)]
+
+
+def _place(groups: Groups, i: int) -> tuple[int, int, int]:
+    run = groups.runs[i]
+    return groups.fix_of(run).index, groups.panel_of(run), run.config.seed
 
 
 def _maps(groups: Groups, run: ReportRun, files: dict[int, Path], shape: tuple[int, ...], frames: int) -> AttentionMaps:

@@ -33,6 +33,8 @@ class ConfigDetails:
 class Plateau:
     """The last plateau of the task and what it takes to leave it, as text."""
 
+    knows: str
+    """what the best predictor on it has learned of the task"""
     loss: str
     accuracy: str
     halfway: str
@@ -84,7 +86,7 @@ def plateau(runs: Sequence[ReportRun]) -> Plateau | None:
     if len(ends) != 1:
         return None
     last, floor = ends.pop()
-    return Plateau(number(last.loss), percent(last.accuracy), percent((last.accuracy + floor.accuracy) / 2))
+    return Plateau(last.knows, number(last.loss), percent(last.accuracy), percent((last.accuracy + floor.accuracy) / 2))
 
 
 def again(runs: Sequence[ReportRun], folders: Sequence[Path], output: Path) -> Commands:

@@ -1,4 +1,4 @@
-"""What the study found, in one sentence computed from its cells, and what has to be said beside it."""
+"""What the study found, in two sentences computed from its comparisons and its cells, and what has to be said beside them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,61 @@ from collections.abc import Iterator, Sequence
 from eureka.formats import count, listing, plural, span
 from eureka.report.groups import Fix, Groups
 from eureka.runs import Rescaled
-from eureka.study.arms import Cell
+from eureka.study.arms import BASELINE, Cell
+from eureka.study.comparison import Comparison, ratio
 
 Sentence = list[str | Fix]
 """Text, in which the fixes have their colours."""
+
+
+def conclusion(groups: Groups, comparisons: Sequence[Comparison]) -> Sentence:
+    """Which fix helps, in a sentence for somebody who reads no further."""
+    if not groups.cells:
+        return ["It is too early to say which fix helps."]
+    if not comparisons:
+        return _nothing_compared(groups)
+    several = len({one.condition.key for one in comparisons}) > 1
+    sooner = [one for one in comparisons if one.standing == "sooner"]
+    if sooner:
+        return _helps_in_settings(groups, comparisons) if several else _helps(groups, sooner)
+    if any(one.standing == "open" for one in comparisons):
+        return ["There are too few runs yet to tell which fix helps."]
+    if later := [one for one in comparisons if one.standing == "later"]:
+        worst = min(later, key=_speed_up)
+        return ["No fix helps here, and ", groups.fix(worst.arm.key), " hurts: its runs leave the plateau ", ratio(worst), "."]
+    return ["No fix is seen to make a difference here."]
+
+
+def best_comparison(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """Of the fixes that are decided to help, the one that helps most."""
+    return max((one for one in comparisons if one.standing == "sooner"), key=_speed_up, default=None)
+
+
+def _speed_up(one: Comparison) -> float:
+    return one.speed_up.value or 1.0
+
+
+def _helps(groups: Groups, sooner: Sequence[Comparison]) -> Sentence:
+    best = max(sooner, key=_speed_up)
+    most = "most " if len({one.arm.key for one in sooner}) > 1 else ""
+    fix, base = groups.fix(best.arm.key), groups.fix(best.baseline.key)
+    return [fix, f" helps {most}here: its runs leave the plateau {ratio(best)} than those of ", base, "."]
+
+
+def _helps_in_settings(groups: Groups, comparisons: Sequence[Comparison]) -> Sentence:
+    settings = len({one.condition.key for one in comparisons})
+    helped = {one.arm.key: set[object]() for one in comparisons}
+    for one in comparisons:
+        if one.standing == "sooner":
+            helped[one.arm.key].add(one.condition.key)
+    best = max(helped, key=lambda key: len(helped[key]))
+    return [groups.fix(best), f" helps in {len(helped[best])} of {plural(settings, 'setting')}, as far as it is decided."]
+
+
+def _nothing_compared(groups: Groups) -> Sentence:
+    if len(groups.fixes) == 1:
+        return ["All runs have the same fix, ", groups.fixes[0], ", so there is nothing to compare."]
+    return [f"No run of {BASELINE} has ended, so no fix can be compared with it."]
 
 
 def headline(groups: Groups) -> Sentence:

@@ -11,11 +11,14 @@ from eureka.report.details import ConfigDetails, Plateau, Told
 from eureka.report.document import document
 from eureka.report.groups import Fix
 from eureka.report.headline import Sentence
+from eureka.report.introduction import FixLine, TaskCard, Use
 from eureka.report.results import Download, HeatMap, Table
 from eureka.study.commands import Commands
 
 SCRIPTS = ("common.js", "layout.js", "curves.js", "waiting.js", "attention.js", "maps.js", "readings.js", "page.js")
 """The parts of the page's own script, each after those that it needs."""
+LIVE = ("live.js",)
+"""The parts that keep the page of a running study up to date."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,15 @@ class Page:
     title: str
     subtitle: str
     fixes: list[Fix]
+    conclusion: Sentence
     headline: Sentence
     verdicts: list[Verdicts]
     notes: list[str]
+    tasks: list[TaskCard]
+    fix_lines: list[FixLine]
+    use: Use | None
+    short: list[str]
+    """the commands that make the runs again, if they are few"""
     panel_word: str
     panels: list[str]
     """the choices of a panel"""
@@ -51,9 +60,23 @@ class Page:
     versions: Told
     plateau: Plateau | None
     again: Commands
+    first_map: int
+    """the run whose maps are shown at first"""
+    maps_left_out: int
     data: ScriptData
 
 
 def render(page: Page) -> str:
     """The page as text."""
     return document("page.html.j2", SCRIPTS, page=page)
+
+
+def render_live(page: Page | str, *, title: str, mark: str, whole: bool) -> str:
+    """The page of a study that is followed, as text.
+
+    page    what it shows; a sentence while there is nothing to show
+    mark    the state of the study that it shows
+    whole   with its scripts
+    """
+    shown = {"page": None, "problem": page} if isinstance(page, str) else {"page": page, "problem": ""}
+    return document("live.html.j2", SCRIPTS if whole else (), live=LIVE, title=title, mark=mark, **shown)

@@ -23,10 +23,14 @@ from eureka.runs import (
     TaskRecord,
 )
 from eureka.study.arms import ArmKey, ConditionKey, Grouping
-from eureka.thinning import thin
+from eureka.thinning import BUCKETS, thin
 
 MOST_DRAWN = 400
 """Curves on a page, at most; more could not be told apart. Tables and verdicts always have all runs."""
+NUMBERS = 36_000
+"""How many numbers the curves of all runs may have, about 250 kB; those of a larger study are thinned until they fit."""
+FEWEST = 8
+"""Buckets of a thinned curve, at least."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +82,19 @@ class ReportRun:
         return "unfinished" if self.metrics else "not begun"
 
 
-def read_rest(run: Run, *, drawn: bool = True) -> ReportRun:
+def buckets_for(runs: int) -> int:
+    """How far the curves of so many runs are thinned: four columns, and of each a bucket has up to two points."""
+    return max(FEWEST, min(BUCKETS, NUMBERS // (4 * 8 * max(1, runs))))
+
+
+def read_rest(run: Run, *, drawn: bool = True, buckets: int = BUCKETS) -> ReportRun:
     """A run whose config and outcome have been read, with the rest of its files; curves are thinned as they are read."""
     folder = run.folder
     return ReportRun(
         run=run,
         origin=folder.origin(),
         start=folder.start(),
-        metrics=_thinned(run) if drawn else folder.last_metrics(),
+        metrics=_thinned(run, buckets) if drawn else folder.last_metrics(),
         task=folder.task(),
         environment=folder.environment(),
         attention=folder.attention() if drawn else [],
@@ -94,12 +103,12 @@ def read_rest(run: Run, *, drawn: bool = True) -> ReportRun:
     )
 
 
-def _thinned(run: Run) -> list[Metrics]:
+def _thinned(run: Run, buckets: int) -> list[Metrics]:
     """The logged lines that a picture needs; those of a leap are kept, as its mark stands on the curve."""
     leaps = () if run.outcome is None else run.outcome.moments
     steps = {step for leap in leaps for step in (leap.onset, leap.step)}
     columns = MetricsColumns.of(run.folder)
-    chosen = thin(columns.values, keep=np.flatnonzero(np.isin(columns.steps, list(steps))))
+    chosen = thin(columns.values, buckets=buckets, keep=np.flatnonzero(np.isin(columns.steps, list(steps))))
     return [columns.line(i) for i in chosen]
 
 

@@ -8,18 +8,22 @@ from pathlib import Path
 from eureka.errors import RequestError
 from eureka.files import write_whole
 from eureka.formats import plural
-from eureka.report.attention_figures import attention_figure, attention_maps, reading_pictures
+from eureka.report.attention_figures import attention_figure, attention_maps, maps_left_out, reading_pictures
 from eureka.report.comparisons import WaitingFigure, comparisons_csv, verdicts, waiting_figure
 from eureka.report.curve_data import curve_data
 from eureka.report.details import again, config_details, plateau, runs_table, versions
 from eureka.report.groups import Groups
-from eureka.report.headline import headline, notes
+from eureka.report.headline import conclusion, headline, notes
+from eureka.report.introduction import fix_lines, task_cards, use
 from eureka.report.page import Page, ScriptData, render
-from eureka.report.report_run import chosen_to_draw, read_rest
+from eureka.report.report_run import buckets_for, chosen_to_draw, read_rest
 from eureka.report.results import Download, heat_map, over_rates_table, results_csv, results_table
 from eureka.runs import find_runs
 from eureka.study.comparison import Comparison
 from eureka.study.summary import Summary, summarise
+
+MOST_SHORT = 3
+"""Commands that make the study again and the page, up to which they stand at the top of the page."""
 
 
 def write_report(folders: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
@@ -40,23 +44,37 @@ def write_report_of(summary: Summary, output: Path, *, title: str | None = None,
 
     folders   what the page's own command line names; the folders of the runs unless given
     """
-    drawn = chosen_to_draw(summary.grouping)
-    groups = Groups([read_rest(run, drawn=run.folder.path in drawn) for run in summary.runs], summary.grouping)
-    places = [run.folder.path for run in summary.runs] if folders is None else folders
-    write_whole(output, render(_page(groups, summary, places, output, title)).encode())
+    write_whole(output, render(report_page(summary, output, title=title, folders=folders)).encode())
     return output
+
+
+def report_page(summary: Summary, output: Path, *, title: str | None = None, folders: Sequence[Path] | None = None) -> Page:
+    """What the page about a study shows; `output` is where its own command line writes it."""
+    drawn = chosen_to_draw(summary.grouping)
+    buckets = buckets_for(len(drawn))
+    runs = [read_rest(run, drawn=run.folder.path in drawn, buckets=buckets) for run in summary.runs]
+    groups = Groups(runs, summary.grouping)
+    places = [run.folder.path for run in summary.runs] if folders is None else folders
+    return _page(groups, summary, places, output, title)
 
 
 def _page(groups: Groups, summary: Summary, folders: Sequence[Path], output: Path, title: str | None) -> Page:
     tasks = list(dict.fromkeys(run.config.task for run in groups.runs))
     waiting = waiting_figure(groups)
+    data = _script_data(groups, waiting)
+    commands = again(groups.runs, folders, output)
     return Page(
-        title=title or f"Eureka-moments: {', '.join(tasks)}",
+        title=title or f"eureka report: {', '.join(tasks)}",
         subtitle=_subtitle(groups, tasks),
         fixes=groups.fixes,
+        conclusion=conclusion(groups, summary.comparisons),
         headline=headline(groups),
         verdicts=verdicts(groups, summary.comparisons),
         notes=notes(groups),
+        tasks=task_cards(groups.runs),
+        fix_lines=fix_lines(groups),
+        use=use(groups, summary.comparisons),
+        short=commands.lines[:-1] if len(commands.lines) <= MOST_SHORT else [],
         panel_word=groups.panel_word,
         panels=[name.removeprefix("lr ") for name in groups.panels],
         waiting=waiting,
@@ -68,8 +86,10 @@ def _page(groups: Groups, summary: Summary, folders: Sequence[Path], output: Pat
         runs=runs_table(groups),
         versions=versions(groups.runs),
         plateau=plateau(groups.runs),
-        again=again(groups.runs, folders, output),
-        data=_script_data(groups, waiting),
+        again=commands,
+        first_map=next((i for i, run in enumerate(data.maps) if run.leap), 0),
+        maps_left_out=maps_left_out(groups, data.maps),
+        data=data,
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from eureka.formats import setting
 from eureka.runs import Origin, StoredConfig
 from eureka.study.arms import BASELINE, FIX, LR, SEED, ArmKey, ConditionKey
+from eureka.study.fix_choice import FixChoice
 
+START = "model.start"
 WIDTH = 110
 RECIPE = "tiles"
 """Where a command without a known recipe begins; as it then sets every key, any recipe would do."""
@@ -56,36 +59,49 @@ def _start(config: StoredConfig, origin: Origin | None) -> tuple[str, Mapping[st
 
 
 def _alike(runs: Sequence[Made]) -> list[list[Made]]:
-    """The runs of one recipe that differ in nothing but what `eureka compare` has options for: fix, learning rate and seed."""
+    """The runs of one recipe that differ in nothing but what `eureka compare` has options for: fix, start, rate and seed."""
     groups: dict[Any, list[Made]] = {}
     for config, origin in runs:
         recipe = None if origin is None else origin.recipe
-        groups.setdefault((recipe, ConditionKey.of(config), ArmKey.of(config).controls), []).append((config, origin))
+        controls = tuple(one for one in ArmKey.of(config).controls if one[0] != START)
+        groups.setdefault((recipe, ConditionKey.of(config), controls), []).append((config, origin))
     return list(groups.values())
 
 
 def _compare(alike: Sequence[Made]) -> str | None:
-    """One `eureka compare`, if there are several runs and they are a full grid of fixes, learning rates and seeds 0 to N - 1."""
+    """One `eureka compare`, if there are several runs and they are a full grid of fixes, starts, rates and seeds 0 to N - 1."""
     configs = [config for config, _ in alike]
-    fixes = sorted({config.fix for config in configs}, key=lambda fix: (fix != BASELINE, fix))
+    choices = [str(_choice(*one)) for one in alike]
+    fixes = sorted(set(choices), key=lambda fix: (fix != BASELINE, fix))
+    starts = _distinct(config.flat.get(START) for config in configs)
     rates, seeds = sorted({config.lr for config in configs}), {config.seed for config in configs}
-    grid = {(config.fix, config.lr, config.seed) for config in configs}
-    full = {(fix, lr, seed) for fix in fixes for lr in rates for seed in range(len(seeds))}
-    if len(alike) == 1 or grid != full or len(alike) != len(grid) or _own_settings(alike, len(fixes)):
+    grid = {(fix, config.flat.get(START), config.lr, config.seed) for fix, config in zip(choices, configs, strict=True)}
+    full = set(itertools.product(fixes, starts, rates, range(len(seeds))))
+    arms = {(ArmKey.of(config).fix, ArmKey.of(config).settings) for config in configs}
+    if len(alike) == 1 or grid != full or len(alike) != len(grid) or len(arms) > len(fixes):
         return None
     recipe, changes = _start(*alike[0])
-    chosen = ["--fix", ",".join(fixes), "--lr", ",".join(map(repr, rates)), "--seeds", str(len(seeds))]
-    return _joined(["eureka", "compare", recipe, *chosen], {key: value for key, value in changes.items() if not _is_option(key)})
+    words = ["eureka", "compare", recipe, "--fix", ",".join(fixes)]
+    words += ["--start", ",".join(map(str, starts))] if len(starts) > 1 else []
+    words += ["--lr", ",".join(map(repr, rates))] if _chose_rates(alike) else []
+    told = {LR, SEED, *([START] if len(starts) > 1 else [])}
+    others = {key: value for key, value in changes.items() if key not in told and not key.startswith("attention.")}
+    return _joined([*words, "--seeds", str(len(seeds))], others)
 
 
-def _own_settings(alike: Sequence[Made], fixes: int) -> bool:
-    """Whether a fix was given settings of its own, for which `eureka compare` has no options."""
-    changed = any(_is_option(key) and key not in (FIX, LR, SEED) for _, origin in alike if origin for key in origin.changes)
-    return changed or len({ArmKey.of(config) for config, _ in alike}) > fixes
+def _choice(config: StoredConfig, origin: Origin | None) -> FixChoice:
+    """The fix of a run, with the settings that it was given; where the recipe is not known they are left out."""
+    given = {} if origin is None else {key: value for key, value in origin.changes.items() if key.startswith("attention.")}
+    return FixChoice(config.fix, {key.removeprefix("attention."): value for key, value in given.items() if key != FIX})
 
 
-def _is_option(key: str) -> bool:
-    return key in (LR, SEED) or key.startswith("attention.")
+def _chose_rates(alike: Sequence[Made]) -> bool:
+    """Whether some run has another learning rate than its recipe, or none is known."""
+    return any(origin is None or LR in origin.changes for _, origin in alike)
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
 
 
 def _joined(start: Sequence[str], changes: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from eureka.runs import Run
 from eureka.study.arms import BASELINE, Arm, Condition, Grouping
@@ -22,6 +22,9 @@ from eureka.study.survival import Estimate, Times, log_rank, median_time, restri
 
 LEVEL = 0.05
 """The chance of a false verdict among all comparisons of a study."""
+TOO_FEW, UNDECIDED, NONE_SEEN = "not enough runs to tell", "not decided yet", "no difference seen"
+"""How a verdict begins that claims no difference."""
+Standing = Literal["open", "alike", "sooner", "later"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,15 @@ class Comparison:
     rates: int
     baseline_rates: int
     verdict: str
+
+    @property
+    def standing(self) -> Standing:
+        """What the verdict says, in a word."""
+        if self.verdict.startswith((TOO_FEW, UNDECIDED)):
+            return "open"
+        if self.verdict.startswith(NONE_SEEN) or self.speed_up.value is None:
+            return "alike"
+        return "sooner" if self.speed_up.value > 1 else "later"
 
     def to_json(self) -> dict[str, Any]:
         figures = {key: value for key, value in vars(self).items() if key not in ("condition", "arm", "baseline")}
@@ -177,8 +189,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def verdict(one: Comparison, comparisons: int = 1) -> str:
     """The comparison in words."""
     if not enough_runs(one, comparisons):
-        return f"not enough runs to tell ({one.runs} against {one.baseline_runs}); {so_far(one)}"
-    return in_figures(one) if one.p_corrected <= LEVEL else f"no difference seen: {in_figures(one)}"
+        return f"{TOO_FEW} ({one.runs} against {one.baseline_runs}); {so_far(one)}"
+    return in_figures(one) if one.p_corrected <= LEVEL else f"{NONE_SEEN}: {in_figures(one)}"
 
 
 def enough_runs(one: Comparison, comparisons: int) -> bool:
@@ -188,13 +200,13 @@ def enough_runs(one: Comparison, comparisons: int) -> bool:
 
 def so_far(one: Comparison) -> str:
     """The ratio alone, where nothing has been decided."""
-    return f"{_ratio(one)} so far{_rates(one)}"
+    return f"{ratio(one)} so far{_rates(one)}"
 
 
 def in_figures(one: Comparison) -> str:
     """The ratio with its interval, p-value and number of runs."""
     n = f"n = {one.runs}" if one.runs == one.baseline_runs else f"n = {one.runs} and {one.baseline_runs}"
-    return f"{_ratio(one)}{_interval(one.speed_up)}, p = {one.p_corrected:.2g}, {n}{_rates(one)}"
+    return f"{ratio(one)}{_interval(one.speed_up)}, p = {one.p_corrected:.2g}, {n}{_rates(one)}"
 
 
 def smallest_p(a: int, b: int) -> float:
@@ -202,7 +214,8 @@ def smallest_p(a: int, b: int) -> float:
     return (2 if a == b else 1) / math.comb(a + b, a)
 
 
-def _ratio(one: Comparison) -> str:
+def ratio(one: Comparison) -> str:
+    """How many times sooner or later, in words."""
     value = one.speed_up.value
     assert value is not None
     if abs(math.log(value)) < math.log(1.05):
@@ -210,10 +223,10 @@ def _ratio(one: Comparison) -> str:
     return f"{value:.1f}× sooner" if value > 1 else f"{1 / value:.1f}× later"
 
 
-def _interval(ratio: Estimate) -> str:
-    if ratio.value is None or ratio.low is None or ratio.high is None:
+def _interval(found: Estimate) -> str:
+    if found.value is None or found.low is None or found.high is None:
         return ""
-    ends = (ratio.low, ratio.high) if ratio.value >= 1 else (1 / ratio.high, 1 / ratio.low)
+    ends = (found.low, found.high) if found.value >= 1 else (1 / found.high, 1 / found.low)
     return f" [{ends[0]:.1f}, {ends[1]:.1f}]"
 
 

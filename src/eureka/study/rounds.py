@@ -15,7 +15,18 @@ from eureka.errors import RequestError
 from eureka.formats import listing
 from eureka.runs import Run
 from eureka.study.arms import Arm, Condition, Grouping, group_runs
-from eureka.study.comparison import LEVEL, Comparison, compare, holm, in_figures, pairs, run_times, so_far
+from eureka.study.comparison import (
+    LEVEL,
+    NONE_SEEN,
+    UNDECIDED,
+    Comparison,
+    compare,
+    holm,
+    in_figures,
+    pairs,
+    run_times,
+    so_far,
+)
 from eureka.study.over_rates import OverRates, over_rates
 from eureka.study.sequential import SEEDS, UNLIKELY, UNLIKELY_FROM, Contest, Look, contest_p_values, looks, take_look
 from eureka.study.survival import Bools, Times
@@ -186,12 +197,12 @@ def _verdict(contest: Contest, found: Comparison, next_look: Look | None) -> str
     decision = contest.decision
     if decision is None:
         after = "" if next_look is None else f"; the next look is after {next_look.seeds} seeds"
-        return f"not decided yet: {so_far(found)}{after}"
+        return f"{UNDECIDED}: {so_far(found)}{after}"
     seeds = f"after {decision.seeds} seeds"
     if decision.rule == "p":
         return f"{in_figures(found)}; decided {seeds}"
     why = "given up, as a verdict had become unlikely," if decision.rule == "unlikely" else "the last look was"
-    return f"no difference seen: {in_figures(found)}; {why} {seeds}"
+    return f"{NONE_SEEN}: {in_figures(found)}; {why} {seeds}"
 
 
 def _decision(one: Rivals, contests: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from eureka.formats import fixed
 from eureka.runs import Level, Metrics, Outcome, Run
 from eureka.training.leaps import eureka_leap
 
-Phase = Literal["waiting", "learning", "plateau", "eureka", "ended", "diverged"]
+Phase = Literal["waiting", "starting", "learning", "plateau", "eureka", "interrupted", "ended", "diverged"]
 NEAR = 0.03
 """How near to a level's accuracy counts as being at that level."""
 
@@ -34,15 +34,26 @@ class RunStatus:
     def ended(self) -> bool:
         return self.phase in ("ended", "diverged") or self.step >= self.steps
 
+    @property
+    def live(self) -> bool:
+        """Whether a process is at work on it."""
+        return self.phase in ("starting", "learning", "plateau", "eureka")
 
-def run_status(run: Run) -> RunStatus:
-    """What the files say; the metrics are read anew."""
+
+def run_status(run: Run, at_work: bool | None = None) -> RunStatus:
+    """What the files say; the metrics are read anew.
+
+    at_work   whether a process is at work on the run, for who knows it; else the folder is asked
+    """
     metrics, steps = run.folder.metrics(), run.config.steps
+    live = run.outcome is None and (run.folder.at_work() if at_work is None else at_work)
     if not metrics:
-        phase: Phase = "diverged" if run.outcome else "waiting"
+        phase: Phase = "diverged" if run.outcome else "starting" if live else "waiting"
         return RunStatus(run.outcome.steps if run.outcome else 0, steps, None, None, phase, phase)
     last = metrics[-1]
     phase, text = _phase(metrics, run.folder.levels(), run.outcome)
+    if run.outcome is None and not live:
+        phase, text = "interrupted", f"interrupted at step {last.step:,}"
     return RunStatus(last.step, steps, last.validation_loss, last.validation_accuracy, phase, text)
 
 

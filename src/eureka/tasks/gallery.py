@@ -20,7 +20,7 @@ INK, PAPER = (30, 30, 30), (255, 255, 255)
 def gallery(task: Task, batch: Batch, columns: int = 4) -> bytes:
     """A PNG with every sample of a batch and its label: pictures as they are, features as a pattern of grey, tokens as text."""
     examples = [_example(task, inputs) for inputs in batch.inputs]
-    captions = [_caption(label) for label in batch.labels]
+    captions = [caption(label) for label in batch.labels]
     width = max(example.width for example in examples)
     height = max(example.height for example in examples) + CAPTION
     rows = -(-len(examples) // columns)
@@ -44,7 +44,8 @@ def _sheet(examples: list[Image.Image], captions: list[str], grid: tuple[int, in
     return stream.getvalue()
 
 
-def _caption(label: Tensor) -> str:
+def caption(label: Tensor) -> str:
+    """The label of a sample, or what is asked in it."""
     if label.ndim == 0:
         return f"label {label.item()}"
     asked = label[label != IGNORED].tolist()
@@ -54,15 +55,26 @@ def _caption(label: Tensor) -> str:
 def _example(task: Task, inputs: Tensor) -> Image.Image:
     from PIL import Image
 
-    if task.vocabulary is not None or inputs.ndim == 1:
+    if is_text(task, inputs):
         return _text(inputs)
+    picture = picture_of(inputs)
+    factor = max(1, -(-SMALLEST // min(picture.size)))
+    return picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
+
+
+def is_text(task: Task, inputs: Tensor) -> bool:
+    """Whether a sample is tokens of a vocabulary."""
+    return task.vocabulary is not None or inputs.ndim == 1
+
+
+def picture_of(inputs: Tensor) -> Image.Image:
+    """A sample as a picture, a pixel for each of its own: features of a token are a row of greys."""
+    from PIL import Image
+
     pixels = inputs if inputs.ndim == 3 else inputs[None]
     low, high = pixels.min(), pixels.max()
     shade = ((pixels - low) / (high - low).clamp_min(1e-9) * 255).round().to(torch.uint8)
-    rgb = shade.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy()
-    factor = max(1, -(-SMALLEST // min(rgb.shape[:2])))
-    picture = Image.fromarray(rgb)
-    return picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
+    return Image.fromarray(shade.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
 
 
 def _text(tokens: Tensor) -> Image.Image:

@@ -1,6 +1,7 @@
-/* What all figures share: the data of the study, what the reader has chosen, text and colours. */
+/* What all figures share: the data of the study, what the reader has chosen, text and colours. On the page of a running study
+   all is drawn again and again: `live.state` is what the reader has chosen, `live.over` tells when the next drawing takes over. */
 const study = JSON.parse(document.getElementById("study").textContent);
-const state = { panel: null, train: false, hidden: new Set(), heard: false, layer: null };
+const state = live?.state ?? { panel: null, train: false, hidden: new Set(), heard: false, layer: null, map: null };
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const coarse = window.matchMedia("(pointer: coarse)").matches;
 

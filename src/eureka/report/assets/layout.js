@@ -140,6 +140,7 @@ function drawFigure(place, traces, grid, axesOf, colours, layout) {
     hoverlabel: { bgcolor: colours.paper, bordercolor: colours.rule, font, align: "left" },
     dragmode: coarse ? false : "zoom",
     showlegend: false,
+    ...(live ? { uirevision: `${state.panel}` } : {}), // what the reader has zoomed into stays
   };
   const settings = { displayModeBar: false, doubleClick: "reset+autosize" };
   return Plotly.react(place, traces, { ...common, ...axes(grid, axesOf), ...layout }, settings);

@@ -115,16 +115,22 @@ function drawMaps() {
   drawFigure(mapPlace, traces, grid, mapAxes(run, colours), colours, { dragmode: false, annotations });
 }
 
-/* At first the last step of a run is shown. */
+/* The last step of a run is shown, unless the reader has chosen another one of this run. */
 function chooseMapRun() {
-  const last = study.maps[Number(mapRun.value || 0)].steps.length - 1;
+  const run = study.maps[Number(mapRun.value || 0)];
+  const last = run.steps.length - 1;
+  const chosen = state.map?.name === run.name ? run.steps.indexOf(state.map.step) : -1;
   mapStep.max = last;
-  mapStep.value = last;
+  mapStep.value = chosen < 0 ? last : chosen;
 }
 
 function listenToMaps() {
   if (!mapPlace) return;
-  mapStep.addEventListener("input", drawMaps);
+  mapStep.addEventListener("input", () => {
+    const run = study.maps[Number(mapRun.value || 0)];
+    state.map = { name: run.name, step: run.steps[Number(mapStep.value)] };
+    drawMaps();
+  });
   mapRun.addEventListener("change", () => {
     chooseMapRun();
     drawMaps();

@@ -45,10 +45,11 @@ function redrawOnResize(place) {
     drawn = place.clientWidth;
   });
   observer.observe(place);
+  live?.over.addEventListener("abort", () => observer.disconnect());
 }
 
 function listen() {
-  dark.addEventListener("change", draw);
+  dark.addEventListener("change", draw, { signal: live?.over });
   for (const key of document.querySelectorAll(".keys button")) {
     key.addEventListener("click", () => toggle(Number(key.dataset.fix)));
     key.addEventListener("dblclick", () => isolate(Number(key.dataset.fix))); // its two clicks undo each other

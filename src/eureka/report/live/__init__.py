@@ -1,0 +1,1 @@
+"""The report of a study while its runs go on: what is read, the page, and the server that shows it."""

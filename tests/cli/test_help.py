@@ -1,0 +1,62 @@
+"""A command alone says what it can do; a study is found by its file; what a budget left out is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eureka.cli.run_study import _not_finished
+from eureka.config import RunConfig
+from eureka.study.plan import Study
+
+
+def eureka(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "eureka", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("words", "verbs"), [([], ["compare", "watch", "detect"]), (["data"], ["list", "fetch", "path"]), (["bench"], ["attention"])]
+)
+def test_alone_it_prints_help_and_exits_with_0(words: list[str], verbs: list[str], tmp_path: Path) -> None:
+    done = eureka(*words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage:" in done.stdout
+    assert all(verb in done.stdout for verb in verbs)
+
+
+def test_the_status_of_a_study_is_found_by_its_file(tmp_path: Path, tiny: RunConfig) -> None:
+    (tmp_path / "mine.yaml").write_text("recipe: tiles\n")
+    done = eureka("study", "status", "mine.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "mine.yaml has no runs in runs/mine yet; `eureka study mine.yaml` begins them" in done.stderr
+    Study.over(tiny, {"training.seed": [0, 1]}, tmp_path / "runs" / "mine").prepare()
+    done = eureka("study", "status", "mine.yaml", cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "0 of 2 runs ended.")
+    moved = (tmp_path / "runs" / "mine").rename(tmp_path / "elsewhere")
+    assert eureka("study", "status", "mine.yaml", "--out", moved.name, cwd=tmp_path).returncode == 0
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    done = eureka("study", "status", "none.yaml", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "eureka: cannot read none.yaml: there is no such file.\n")
+
+
+def test_what_a_budget_left_out_is_named(tmp_path: Path, tiny: RunConfig) -> None:
+    first, second, *_ = folders = Study.over(tiny, {"training.seed": range(10)}, tmp_path).prepare()
+    first.metrics_file.write_text(
+        '{"step": 1, "train_loss": 1, "train_accuracy": 1, "validation_loss": 1, "validation_accuracy": 1, "lr": 1}\n'
+    )
+    told = _not_finished(folders, "5s")
+    assert told.startswith("The budget of 5s has ended. 1 run of 10 interrupted and 9 runs of 10 not started (norm_softmax, lr 0.001,")
+    assert told.endswith("seed 6; 3 more); the same command goes on.\n")
+    assert _not_finished([second], None) == "1 run of 1 not started (norm_softmax, lr 0.001, seed 1); the same command goes on.\n"
+
+
+def test_a_budget_that_is_too_small_says_what_was_not_started(tmp_path: Path) -> None:
+    done = eureka("compare", "tiles", "--seeds", "1", "--workers", "1", "--budget", "0.01s", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("The budget of 0.01s has ended. 2 runs of 2 not started (softmax, lr 0.0003, seed 0; norm_softmax,")
