@@ -33,12 +33,16 @@ for moment in eureka.detect(curve.values, curve.steps, lr=rates):
     fall = f"{moment.before:.2f} → {moment.after:.2f} at step {moment.steepest:.0f}"
     print(f"{moment.kind}: {fall}, confidence {moment.confidence:.2f}")
 
+# %% [markdown]
+# A log that only waits has a plateau and no moment:
+
 # %%
-for plateau in eureka.find_plateaus(curve.values, curve.steps):
+for plateau in eureka.find_plateaus(losses[:280]):
     print(f"sat at {plateau.level:.2f} from step {plateau.start:.0f} to {plateau.end:.0f}")
 
 # %% [markdown]
-# While a run is going on, `OnlineDetector` takes one loss at a time:
+# While a run is going on, `OnlineDetector` takes one loss at a time. It is not told the learning rate, so the first fall is a moment
+# to it, too:
 
 # %%
 detector = eureka.OnlineDetector()

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # The paper's plot, small
 #
-# [Eureka-Moments in Transformers](https://arxiv.org/abs/2310.12956) shows training curves that sit at the level of who has
-# learned only the last step of a task, and then leap. This draws the same for the two-step task on real handwritten digits, at the scale of
-# one core: plain softmax and NormSoftmax, three seeds each. `small/main` is the paper's own task (`eureka data fetch mnist
-# fashion_mnist` brings its pictures).
+# [Eureka-Moments in Transformers](https://arxiv.org/abs/2310.12956) shows training curves that sit at the level of who
+# has learned only the last step of a task, and then leap. This draws the same for the two-step task on real handwritten
+# digits, at the scale of one core: plain softmax and NormSoftmax, three seeds each. `small/main` is the paper's own
+# task (`eureka data fetch mnist fashion_mnist` brings its pictures).
 
 # %%
 from pathlib import Path

@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import eureka
 
 TOKENS, HALF = 16, 8
-STEPS = 300  # of training before the race
+STEPS = 120  # of training before the race
 RACE_STEPS = 200
 BUDGET = 60  # seconds for the checks
 
@@ -21,7 +21,7 @@ BUDGET = 60  # seconds for the checks
 torch.manual_seed(0)
 config = GPT2Config(vocab_size=TOKENS, n_positions=2 * HALF, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
 model = GPT2LMHeadModel(config)
-optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
 
 def batch() -> torch.Tensor:
