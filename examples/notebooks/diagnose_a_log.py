@@ -41,8 +41,8 @@ for plateau in eureka.find_plateaus(losses[:280]):
     print(f"sat at {plateau.level:.2f} from step {plateau.start:.0f} to {plateau.end:.0f}")
 
 # %% [markdown]
-# While a run is going on, `OnlineDetector` takes one loss at a time. It is not told the learning rate, so the first fall is a moment
-# to it, too:
+# While a run is going on, `OnlineDetector` takes one loss at a time. It is not told the learning rate, so the first fall is a
+# moment to it, too:
 
 # %%
 detector = eureka.OnlineDetector()
