@@ -139,7 +139,7 @@ def test_every_fix_and_task_has_a_card_in_the_menu() -> None:
         assert f"'{place}'" in menu
 
 
-@pytest.mark.parametrize("module", ["made", "links", "doctests"])
+@pytest.mark.parametrize("module", ["made", "links", "notebooks", "doctests"])
 def test_the_examples_of_the_page_makers_hold(module: str) -> None:
     if module == "doctests":
         pytest.importorskip("griffe")

@@ -12,6 +12,7 @@ from benchmarks.pages.contributing import architecture_page, glossary_page
 from benchmarks.pages.fix_cards import fix_card
 from benchmarks.pages.links import COPIED, moved, site_path
 from benchmarks.pages.made import ROOT, table
+from benchmarks.pages.notebooks import notebook_pages
 from benchmarks.pages.pictures import pictures
 from benchmarks.pages.run_folder import run_folder_page
 from benchmarks.pages.symptom_page import symptom_page
@@ -42,6 +43,7 @@ def made_pages() -> dict[str, str]:
     cards = {f"fixes/{entry.name}.md": fix_card(entry) for entry in FIXES.entries()}
     return {
         **cards,
+        **notebook_pages(),
         "fixes/index.md": _index("Fixes", "A fix is an attention operator with its settings. One card each.", FIXES),
         "tasks/index.md": _index("Tasks", "What models are trained on. One card each.", TASKS),
         "symptoms.md": symptom_page(),
