@@ -474,8 +474,8 @@ class RunFolder:
         self.check_links()
         make_folder(self.checkpoints)
 
-    def lay_out(self) -> None:
-        """Make the folder of a run that is planned, or leave it as it is.
+    def lay_out(self) -> frozenset[str]:
+        """Make the folder of a run that is planned, or leave it as it is; the names of the files that are there.
 
         One look at the names in it tells whether there is a link. A plan that a power cut has left empty is taken away.
         """
@@ -490,6 +490,8 @@ class RunFolder:
             for name in PLANNED.intersection(links):
                 if not (self.path / name).stat().st_size:
                     (self.path / name).unlink()
+                    del links[name]
+        return frozenset(links)
 
     def check_links(self) -> None:
         """Refuse a run folder in which a link leads elsewhere: what is written or deleted here is in here."""
