@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eureka.attention.registry import FIXES
@@ -65,6 +66,10 @@ class RunConfig:
 
     def digest(self) -> str:
         """A short name for this config: two configs with the same digest give the same run."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         text = json.dumps(self.chosen(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

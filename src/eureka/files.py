@@ -27,18 +27,22 @@ def check_folder(path: Path) -> None:
         raise RequestError(f"cannot write {path}: it is a folder.")
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Write to a temporary name beside the file, then rename: a reader sees the old file or the new one, never a part.
 
     The file gets the mode that the user's umask gives, so that others can read a shared cache or study.
+
+    durable   wait until the disk has it, so that it is there after a power cut as well. Without, a power cut may leave an empty
+              file; a process that is killed loses nothing either way
     """
     temporary = None
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
     except OSError as error:

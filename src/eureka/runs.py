@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -350,6 +351,8 @@ TAIL = 4096
 """Bytes in which the last line of a log is looked for."""
 WRITTEN = ("metrics.jsonl", "attention.jsonl", "attention", "checkpoints", "tensorboard", "worker.log", ".lock")
 """What a run opens or empties in place; every other file is written beside it and renamed, which replaces a link."""
+PLANNED = frozenset({"config.json", "recipe.json"})
+"""What is written when a run is planned."""
 NEEDED: dict[str, type | tuple[type, ...]] = {
     "task.name": str,
     "attention.name": str,
@@ -464,6 +467,15 @@ class RunFolder:
     def write_origin(self, origin: Origin) -> None:
         self._write("recipe.json", asdict(origin))
 
+    def write_plan(self, config: StoredConfig, origin: Origin | None) -> None:
+        """Write what the run is to be, without waiting for the disk: who plans the study again writes it again.
+
+        A study of 10,000 runs would wait for minutes. The run itself writes its config durably before its first step.
+        """
+        self._write("config.json", config.parts, durable=False)
+        if origin is not None:
+            self._write("recipe.json", asdict(origin), durable=False)
+
     def write_environment(self, versions: Mapping[str, str]) -> None:
         self._write("environment.json", versions)
 
@@ -491,6 +503,25 @@ class RunFolder:
     def create(self) -> None:
         self.check_links()
         make_folder(self.checkpoints)
+
+    def lay_out(self) -> frozenset[str]:
+        """Make the folder of a run that is planned, or leave it as it is; the names of the files that are there.
+
+        One look at the names in it tells whether there is a link. A plan that a power cut has left empty is taken away.
+        """
+        try:
+            with os.scandir(self.path) as entries:
+                links = {entry.name: entry.is_symlink() for entry in entries}
+        except OSError:
+            links = {}
+        if "checkpoints" not in links or any(links.get(name) for name in WRITTEN):
+            self.create()
+        if self.metrics_file.name not in links:
+            for name in PLANNED.intersection(links):
+                if not (self.path / name).stat().st_size:
+                    (self.path / name).unlink()
+                    del links[name]
+        return frozenset(links)
 
     def check_links(self) -> None:
         """Refuse a run folder in which a link leads elsewhere: what is written or deleted here is in here."""
@@ -522,8 +553,8 @@ class RunFolder:
             raise _unreadable(path, error) from None
         return _parsed(content, kind, str(path))
 
-    def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        write_whole(self.path / name, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+    def _write(self, name: str, content: Mapping[str, Any], *, durable: bool = True) -> None:
+        write_whole(self.path / name, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n", durable=durable)
 
 
 @dataclass(frozen=True)

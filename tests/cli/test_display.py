@@ -9,7 +9,7 @@ import pytest
 
 from eureka.cli.display import StudyDisplay, StudyProgress
 from eureka.config import RunConfig
-from eureka.runs import Outcome, RunFolder, StoredConfig
+from eureka.runs import Outcome, RunFolder, StoredConfig, read_run
 
 
 def planted(path: Path, config: RunConfig, changes: list[dict[str, Any]]) -> list[RunFolder]:
@@ -22,9 +22,9 @@ def planted(path: Path, config: RunConfig, changes: list[dict[str, Any]]) -> lis
 
 def test_a_line_for_an_event_names_the_run(tmp_path: Path, tiny: RunConfig, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = planted(tmp_path, tiny, [{"task.decisions": 2}, {"task.decisions": 3}])
-    with StudyDisplay([first, second]):
+    with StudyDisplay([run for run in map(read_run, (first, second)) if run is not None]):
         second.write_result(Outcome("diverged", 24, 1.0, 384, None, None, (), None, 0.5))
-    assert capsys.readouterr().err == "norm_softmax, decisions 3, lr 0.001, seed 0: diverged\n"
+    assert capsys.readouterr().err == "norm_softmax, decisions 3, lr 0.001, seed 0: diverged at step 24\n"
 
 
 def test_the_headline_stands_beside_the_number_of_runs() -> None:

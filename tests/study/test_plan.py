@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from eureka.cli.run_study import bring_to_end, read_again, read_runs
 from eureka.config import RunConfig
-from eureka.errors import RequestError, UnknownNameError
+from eureka.errors import DamagedRunError, RequestError, UnknownNameError
 from eureka.recipes import recipe
-from eureka.runs import Outcome
+from eureka.runs import Outcome, StoredConfig
 from eureka.study.plan import Study, origin, read_plan, read_plans
+from eureka.study.pool import LocalPool
+from eureka.study.status import run_status
 
 GRID: dict[str, Sequence[object]] = {
     "training.seed": [0, 1],
@@ -21,6 +29,38 @@ GRID: dict[str, Sequence[object]] = {
 }
 OUTCOME = Outcome("finished", 7, 7.0, 7, None, None, (), 7.0, 7.0)
 ROOT = Path(__file__).parent.parent.parent
+
+
+LISTENERS: list[Counter[str]] = []
+
+
+def _listen(event: str, arguments: tuple[Any, ...]) -> None:
+    for counter in LISTENERS:
+        counter[event] += 1
+        if event == "open":
+            counter[Path(str(arguments[0])).name] += 1
+
+
+@cache
+def _hook() -> None:
+    sys.addaudithook(_listen)  # for good: there is no way to take it away
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """How often files and folders were opened, and how often somebody waited for the disk."""
+    _hook()
+    counter: Counter[str] = Counter()
+    fsync = os.fsync
+
+    def counted(descriptor: int) -> None:
+        counter["fsync"] += 1
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    LISTENERS.append(counter)
+    yield counter
+    LISTENERS.remove(counter)
 
 
 def attention(config: RunConfig) -> dict[str, object]:
@@ -204,3 +244,57 @@ def test_a_study_of_a_recipe_records_it_in_every_run_and_one_of_python_has_none(
     changes = [one.changes for one in found if one]
     assert changes == [{"training.steps": 1300}, {"attention.name": "temperature", "training.steps": 1300}]
     assert [folder.origin() for folder in Study.over(tiny, GRID, tmp_path / "python").prepare()] == [None] * 8
+
+
+def test_a_plan_that_a_power_cut_left_empty_is_written_again_and_a_run_that_has_begun_is_not_touched(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    study = Study.over(tiny, {"training.seed": [0, 1]}, tmp_path, "tiles")
+    planned, begun = study.prepare()
+    for folder in (planned, begun):
+        (folder.path / "config.json").write_bytes(b"")
+        (folder.path / "recipe.json").write_bytes(b"")
+    begun.metrics_file.write_bytes(b"")
+    with pytest.raises(DamagedRunError, match=r"config\.json is not what a run writes"):
+        study.prepare()
+    assert planned.config() == StoredConfig(study.configs[0].to_json())
+    assert planned.origin() == origin("tiles", study.configs[0])
+
+
+def test_a_link_in_a_planned_folder_is_refused(tiny: RunConfig, tmp_path: Path) -> None:
+    study = Study.over(tiny, {"training.seed": [0]}, tmp_path / "study")
+    [folder] = study.prepare()
+    folder.metrics_file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DamagedRunError, match="is a link"):
+        study.prepare()
+
+
+def test_planning_waits_for_no_disk_and_opens_one_file_of_a_run_that_is_there(
+    tiny: RunConfig, tmp_path: Path, calls: Counter[str]
+) -> None:
+    study = Study.over(tiny, {"training.seed": range(50)}, tmp_path, "tiles")
+    folders = study.prepare()
+    assert calls["fsync"] == 0, "a study of 10,000 runs would wait for minutes"
+    for folder in folders:
+        folder.write_result(OUTCOME)
+        folder.metrics_file.write_bytes(b"")
+    calls.clear()
+    study.prepare()
+    assert calls["open"] <= 50 + 10
+    assert calls["os.scandir"] <= 50 + 10
+    assert calls["os.mkdir"] <= 10
+
+
+def test_to_go_on_with_a_finished_study_reads_two_files_a_run_and_no_metrics(
+    tiny: RunConfig, tmp_path: Path, calls: Counter[str]
+) -> None:
+    folders = Study.over(tiny, {"training.seed": range(50)}, tmp_path).prepare()
+    for folder in folders:
+        folder.write_result(OUTCOME)
+        folder.metrics_file.write_bytes(b"")
+    calls.clear()
+    runs = read_runs(folders)
+    assert bring_to_end(LocalPool(1), runs, 1.0) == []
+    assert [run_status(run).phase for run in read_again(runs)] == ["ended"] * 50
+    assert calls["open"] <= 2 * 50 + 10
+    assert calls["metrics.jsonl"] == 0

@@ -29,7 +29,8 @@ def status(
     lines = [Metrics(5 * i, loss, accuracy, loss, accuracy, 1e-3) for i, (loss, accuracy) in enumerate(points)]
     folder.metrics_file.write_text("".join(json.dumps(asdict(line)) + "\n" for line in lines))
     if ended:
-        folder.write_result(Outcome(ended, 20, 1.0, 320, None, None, (), None, None))
+        eureka = 125 if ended == "stopped_early" else None
+        folder.write_result(Outcome(ended, 20, 1.0, 320, eureka, eureka, (), None, None))
     run = read_run(folder)
     assert run is not None
     with folder.held() if at_work else nullcontext():
@@ -40,7 +41,7 @@ def status(
     ("points", "ended", "phase", "text"),
     [
         ([], None, "starting", "starting"),
-        ([], "diverged", "diverged", "diverged"),
+        ([], "diverged", "diverged", "diverged at step 20"),
         ([(2.3, 0.1), (1.9, 0.3)], None, "learning", "learning"),
         (PLATEAU[:10], None, "learning", "learning"),
         (DESCENT, None, "learning", "learning"),

@@ -111,6 +111,12 @@ def jobs(op: str, n: int, mask: str, explicit: bool = False) -> dict[str, Job]:
     return _jobs(_explicit(op, n, mask) if explicit else _attention(op, n, mask), n, modes(op))
 
 
+def sdpa_jobs(n: int, mask: str) -> dict[str, Job]:
+    """The same of PyTorch's fused attention alone."""
+    torch.set_num_threads(1)
+    return _jobs(_sdpa(n, mask), n, BOTH)
+
+
 def modes(op: str) -> list[str]:
     return BOTH[:1] if op in STATISTICS else BOTH
 

@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
 
 from eureka.formats import duration, fixed, plural
-from eureka.runs import Metrics, RunFolder, read_run
+from eureka.runs import Metrics, Run, RunFolder, read_run
 from eureka.study.arms import group_runs
 from eureka.study.status import Phase, RunStatus, run_status
 
@@ -30,6 +30,8 @@ STYLES: dict[Phase, str] = {
     "interrupted": "dim",
     "diverged": "red",
 }
+MOST_BARS = 40
+"""Runs that all have a bar; of more only those at work have one."""
 FIRST_PROBES = 6
 """Linear probes after which an estimate is made."""
 
@@ -103,8 +105,8 @@ class StateColumn(ProgressColumn):
 class StudyProgress(TerminalProgress):
     """A bar for each run of a study, below the number of those that have ended and what else is to be said."""
 
-    def __init__(self, headline: Callable[[], str]) -> None:
-        self.headline = headline
+    def __init__(self, headline: Callable[[], str], ended_before: int = 0) -> None:
+        self.headline, self.ended_before = headline, ended_before
         right = Column(justify="right")
         super().__init__(
             TextColumn("{task.description}", markup=False),
@@ -116,44 +118,53 @@ class StudyProgress(TerminalProgress):
         )
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        ended = sum(task.fields["ended"] for task in self.tasks)
-        yield Text(f"{ended} of {len(self.tasks)} runs ended{self.headline()} · Ctrl-C stops, the same command goes on", "dim")
-        yield self.make_tasks_table(self.tasks)
+        ended = self.ended_before + sum(task.fields["ended"] for task in self.tasks)
+        total = self.ended_before + len(self.tasks)
+        yield Text(f"{ended} of {total} runs ended{self.headline()} · Ctrl-C stops, the same command goes on", "dim")
+        yield self.make_tasks_table([task for task in self.tasks if task.visible])
 
 
 class StudyDisplay:
-    """Give it to a pool as `watch`; it shows within ``with``. The headline is added to the number of runs that have ended."""
+    """Give it to a pool as `watch`; it shows within ``with``. The headline is added to the number of runs that have ended.
 
-    def __init__(self, folders: Sequence[RunFolder], headline: Callable[[], str] = str) -> None:
-        self.folders = folders
-        self.labels = run_labels(folders)
-        self.statuses = {folder.path: folder_status(folder) for folder in folders}
+    Runs that had ended before are only counted, and of many runs only those at work have a bar.
+    """
+
+    def __init__(self, runs: Sequence[Run], headline: Callable[[], str] = str) -> None:
+        unfinished = [run for run in runs if run.outcome is None]
+        grouping = group_runs(runs)
+        self.folders = {run.folder.path: run.folder for run in unfinished}
+        self.labels = {run.folder.path: grouping.label(run) for run in unfinished}
+        self.statuses = {run.folder.path: run_status(run) for run in unfinished}
         self.at_work: set[Path] = set()
-        self.progress = StudyProgress(headline)
-        self.bars = {path: self.progress.add_task(label, **_bar(self.statuses[path])) for path, label in self.labels.items()}
+        self.few = len(unfinished) <= MOST_BARS
+        self.progress = StudyProgress(headline, len(runs) - len(unfinished))
+        self.bars = {path: self._add(path) for path in self.folders}
+
+    def _add(self, path: Path) -> TaskID:
+        return self.progress.add_task(self.labels[path], visible=self.few, **_bar(self.statuses[path]))
 
     def __enter__(self) -> StudyDisplay:
         self.progress.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for folder in self.folders:
-            self._update(folder)
+        for path, status in self.statuses.items():
+            if not status.ended:
+                self._update(path)
         self.progress.stop()
 
     def __call__(self, running: Sequence[RunFolder]) -> None:
-        just_left = self.at_work - {folder.path for folder in running}
-        self.at_work = {folder.path for folder in running}
-        for folder in self.folders:
-            if folder.path in self.at_work or folder.path in just_left:
-                self._update(folder)
+        before, self.at_work = self.at_work, {folder.path for folder in running}
+        for path in before | self.at_work:
+            self._update(path)
 
-    def _update(self, folder: RunFolder) -> None:
-        before, now = self.statuses[folder.path], folder_status(folder, folder.path in self.at_work)
-        self.statuses[folder.path] = now
-        self.progress.update(self.bars[folder.path], **_bar(now))
+    def _update(self, path: Path) -> None:
+        before, now = self.statuses[path], folder_status(self.folders[path], path in self.at_work)
+        self.statuses[path] = now
+        self.progress.update(self.bars[path], visible=self.few or path in self.at_work, **_bar(now))
         if self.progress.disable and now.phase != "starting" and (now.phase, now.ended) != (before.phase, before.ended):
-            sys.stderr.write(f"{self.labels[folder.path]}: {now.text}{_figures(now)}\n")
+            sys.stderr.write(f"{self.labels[path]}: {now.text}{_figures(now)}\n")
             sys.stderr.flush()
 
 
@@ -161,12 +172,6 @@ def folder_status(folder: RunFolder, at_work: bool | None = None) -> RunStatus:
     run = read_run(folder)
     assert run is not None, f"{folder.path} holds no run"
     return run_status(run, at_work)
-
-
-def run_labels(folders: Sequence[RunFolder]) -> dict[Path, str]:
-    """The runs as people speak of them: the fix, whatever distinguishes runs of one fix, and the seed."""
-    grouping = group_runs([run for run in map(read_run, folders) if run is not None])
-    return {run.folder.path: grouping.label(run) for run in grouping.runs}
 
 
 def _bar(status: RunStatus) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from eureka.formats import duration, listing, plural
 
 if TYPE_CHECKING:
     from eureka.config import RunConfig
-    from eureka.runs import Level, RunFolder
+    from eureka.runs import Level, Run, RunFolder
     from eureka.study.comparison import Comparison
     from eureka.study.plan import Study
     from eureka.study.pool import Failure, Pool
@@ -127,12 +127,13 @@ def tell_own_data(configs: Iterable[RunConfig]) -> None:
 def _carry_out(
     title: str, study: Study, folders: Sequence[RunFolder], pool: Pool, end: float, advise: Advise | None
 ) -> tuple[Summary, dict[str, Any], list[Failure]]:
-    from eureka.study.summary import summarise
+    from eureka.study.summary import summarise_runs
 
-    if finished := _finished(folders):
+    runs = read_runs(folders)
+    if finished := sum(run.outcome is not None for run in runs):
         sys.stderr.write(f"{finished} of {len(folders)} runs are finished already.\n")
-    failures = bring_to_end(pool, folders, end - time.monotonic())
-    summary = summarise(folders)
+    failures = bring_to_end(pool, runs, end - time.monotonic())
+    summary = summarise_runs(read_again(runs))
     advice = advise(summary, pool) if advise and not failures else None
     return summary, write_summary(title, study.folder, summary, failures, to_decide=advice), failures
 
@@ -160,20 +161,34 @@ def make_pool(on: str, workers: int | None) -> Pool:
     raise RequestError(f"--on {on}: the choices are 'local', 'ray' and 'ray:ADDRESS'.")
 
 
-def bring_to_end(pool: Pool, folders: Sequence[RunFolder], limit: float, headline: Callable[[], str] = str) -> list[Failure]:
-    """Carry out the runs and show how they are doing; an interruption is told and passed on."""
+def bring_to_end(pool: Pool, runs: Sequence[Run], limit: float, headline: Callable[[], str] = str) -> list[Failure]:
+    """Carry out the runs that have not ended and show how they are doing; an interruption is told and passed on."""
+    unfinished = [run.folder for run in runs if run.outcome is None]
+    if not unfinished:
+        return []
     from eureka.cli.display import StudyDisplay
 
     try:
-        with StudyDisplay(folders, headline) as display:
-            return pool.run(folders, display, limit)
+        with StudyDisplay(runs, headline) as display:
+            return pool.run(unfinished, display, limit)
     except Stopped:
-        sys.stderr.write(f"{_finished(folders)} of {len(folders)} runs are finished; the others have kept their checkpoints.\n")
+        finished = len(runs) - len(unfinished) + sum(folder.result() is not None for folder in unfinished)
+        sys.stderr.write(f"{finished} of {len(runs)} runs are finished; the others have kept their checkpoints.\n")
         raise
 
 
-def _finished(folders: Sequence[RunFolder]) -> int:
-    return sum(folder.result() is not None for folder in folders)
+def read_runs(folders: Sequence[RunFolder]) -> list[Run]:
+    """The runs of folders that a study has laid out, each read once."""
+    from eureka.runs import read_run
+
+    return [run for run in map(read_run, folders) if run is not None]
+
+
+def read_again(runs: Sequence[Run]) -> list[Run]:
+    """The same runs as they are now; one that has ended stays as it is."""
+    from eureka.runs import read_run
+
+    return [run if run.outcome is not None else read_run(run.folder) or run for run in runs]
 
 
 def write_summary(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from eureka.cli.options import print_json
-from eureka.cli.run_study import Advice, bring_to_end, make_pool, print_summary, seconds, write_summary
+from eureka.cli.run_study import Advice, bring_to_end, make_pool, print_summary, read_runs, seconds, write_summary
 from eureka.errors import RequestError
 from eureka.formats import duration, listing, plural
 
@@ -52,7 +52,7 @@ def _round(standing: Standing, study: Study, pool: Pool, end: float) -> list[Fai
     folders = study.only(standing.missing).prepare()
     sys.stderr.write(f"Round {standing.round} of at most {len(standing.plan)}: {_outlook(standing, runs, pool)}\n")
     sys.stderr.flush()
-    return bring_to_end(pool, folders, end - time.monotonic(), _headline(standing, runs, pool))
+    return bring_to_end(pool, read_runs(folders), end - time.monotonic(), _headline(standing, runs, pool))
 
 
 def _outlook(standing: Standing, runs: Sequence[Run], pool: Pool) -> str:

@@ -10,6 +10,7 @@ condition. No torch.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +31,9 @@ Value = str | int | float | bool | tuple[Any, ...]
 CONTROLS: Mapping[str, Value] = {"model.start": "paper", "model.qk_init_scale": 1, "training.qk_lr_scale": 1}
 """Settings that are compared as fixes are, with the value at which they change nothing: how attention starts, and how fast W_Q
 and W_K learn."""
+
+SIMPLE = (str, int, float, bool, type(None))
+"""The types of values that are hashable as they are."""
 
 Settings = tuple[tuple[str, Value], ...]
 """Keys with their values, sorted; a setting without a value is left out."""
@@ -275,9 +279,10 @@ def split_settings(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any]
     """The keys that have one value in all records, and the others with their distinct values; a missing key is a difference."""
     common: dict[str, Any] = {}
     varied: dict[str, list[Any]] = {}
-    for key in dict.fromkeys(key for record in records for key in record):
+    everywhere = set(records[0]).intersection(*records) if records else set()
+    for key in dict.fromkeys(itertools.chain.from_iterable(records)):
         values = list({_hashable(record[key]): record[key] for record in records if key in record}.values())
-        if len(values) == 1 and all(key in record for record in records):
+        if len(values) == 1 and key in everywhere:
             common[key] = values[0]
         else:
             varied[key] = values
@@ -312,6 +317,8 @@ def _settings(values: Mapping[str, Any]) -> Settings:
 
 
 def _hashable(value: Any) -> Any:
+    if type(value) in SIMPLE:  # nearly every one, and there are millions of them in a large study
+        return value
     if isinstance(value, Mapping):
         return tuple(sorted((key, _hashable(each)) for key, each in value.items()))
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value

@@ -108,11 +108,10 @@ class Study:
 
     def _prepare(self, config: RunConfig) -> RunFolder:
         run = RunFolder(self.folder / run_name(config))
-        run.create()
-        if run.config() is None:
-            run.write_config(StoredConfig(config.to_json()))
-        if self.recipe is not None and run.origin() is None:
-            run.write_origin(origin(self.recipe, config))
+        there = run.lay_out()
+        if run.config() is None or (self.recipe is not None and "recipe.json" not in there):
+            made_from = None if self.recipe is None else origin(self.recipe, config)
+            run.write_plan(StoredConfig(config.to_json()), made_from)
         return run
 
 

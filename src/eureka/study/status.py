@@ -41,30 +41,38 @@ class RunStatus:
 
 
 def run_status(run: Run, at_work: bool | None = None) -> RunStatus:
-    """What the files say; the metrics are read anew.
+    """What the outcome says of a run that has ended; of another the metrics are read anew.
 
     at_work   whether a process is at work on the run, for who knows it; else the folder is asked
     """
-    metrics, steps = run.folder.metrics(), run.config.steps
-    live = run.outcome is None and (run.folder.at_work() if at_work is None else at_work)
+    steps = run.config.steps
+    if run.outcome is not None:
+        return _ended(run.outcome, steps)
+    metrics = run.folder.metrics()
+    live = run.folder.at_work() if at_work is None else at_work
     if not metrics:
-        phase: Phase = "diverged" if run.outcome else "starting" if live else "waiting"
-        return RunStatus(run.outcome.steps if run.outcome else 0, steps, None, None, phase, phase)
+        phase: Phase = "starting" if live else "waiting"
+        return RunStatus(0, steps, None, None, phase, phase)
     last = metrics[-1]
-    phase, text = _phase(metrics, run.folder.levels(), run.outcome)
-    if run.outcome is None and not live:
-        phase, text = "interrupted", f"interrupted at step {last.step:,}"
+    phase, text = _phase(metrics, run.folder.levels()) if live else ("interrupted", f"interrupted at step {last.step:,}")
     return RunStatus(last.step, steps, last.validation_loss, last.validation_accuracy, phase, text)
 
 
-def _phase(metrics: Sequence[Metrics], levels: Sequence[Level], outcome: Outcome | None) -> tuple[Phase, str]:
+def _ended(outcome: Outcome, steps: int) -> RunStatus:
+    phase: Phase = "diverged" if outcome.status == "diverged" else "ended"
+    if phase == "diverged":
+        text = f"diverged at step {outcome.steps:,}"
+    elif outcome.eureka_step is not None:
+        text = f"Eureka at step {outcome.eureka_step:,}"
+    else:
+        text = f"no Eureka-moment in {outcome.steps:,} steps"
+    return RunStatus(outcome.steps, steps, outcome.final_loss, outcome.final_accuracy, phase, text)
+
+
+def _phase(metrics: Sequence[Metrics], levels: Sequence[Level]) -> tuple[Phase, str]:
     leap = eureka_leap(metrics, levels) if levels else None
-    if outcome and outcome.status == "diverged":
-        return "diverged", f"diverged at step {outcome.steps}"
     if leap:
-        return ("ended" if outcome else "eureka"), f"Eureka at step {leap.step:,}"
-    if outcome:
-        return "ended", f"no Eureka-moment in {outcome.steps:,} steps"
+        return "eureka", f"Eureka at step {leap.step:,}"
     place = _plateau(metrics, levels[:-1])
     return ("plateau", place) if place else ("learning", "learning")
 

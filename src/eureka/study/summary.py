@@ -47,7 +47,15 @@ class Summary:
 
 def summarise(folders: Iterable[RunFolder]) -> Summary:
     """Read every run once, group the runs, and compare the arms."""
-    grouping = grouped(folders)
+    return _compared(grouped(folders))
+
+
+def summarise_runs(runs: Sequence[Run]) -> Summary:
+    """The same of runs that have been read."""
+    return _compared(group_runs(runs))
+
+
+def _compared(grouping: Grouping) -> Summary:
     return Summary(grouping, compare_arms(grouping), over_rates(grouping))
 
 

@@ -1,0 +1,58 @@
+"""The least that NormSoftmax can cost beside SDPA on this machine, from its matrix-multiply rate.
+
+The statistics of a row are products with d×d matrices. Forward and backward they take 8·N·d² operations a head without a mask
+(the covariance and its product with q, twice each) and 14·N·d² with a causal one, in chunks of d rows. They come on top of SDPA,
+whatever else is saved. Written out, attention takes six products of 2·N²·d instead, at the rate that batched products of that
+size reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmarks.training import matmul_rate
+from eureka.bench import attention
+from eureka.bench.timing import interleaved
+
+CASES = ((17, "causal"), (197, "none"), (197, "causal"), (1024, "causal"))
+OPERATIONS = {"none": 8, "causal": 14}
+PRODUCTS = 6
+MODE = "forward+backward"
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Ratios to SDPA, forward and backward."""
+
+    tokens: int
+    mask: str
+    measured: float
+    fused_least: float
+    """SDPA and the statistics at the rate of a large matrix product, and nothing else"""
+    explicit_least: float
+    """the products of attention written out at the rate that they reach, and nothing elementwise"""
+
+
+def floors() -> list[Floor]:
+    torch.set_num_threads(1)
+    rate = matmul_rate()
+    return [_floor(n, mask, rate) for n, mask in CASES]
+
+
+def _floor(n: int, mask: str, rate: float) -> Floor:
+    jobs = {"sdpa": attention.sdpa_jobs(n, mask)[MODE], "ours": attention.jobs("norm_softmax", n, mask)[MODE]}
+    heads, d = max(1, attention.TOKENS // n) * attention.HEADS, attention.HEAD_DIM
+    q, k, weights = torch.randn(heads, n, d), torch.randn(heads, n, d), torch.rand(heads, n, n)
+    jobs |= {"q·k": lambda: _product(q, k.transpose(1, 2)), "p·v": lambda: _product(weights, k)}
+    seconds = interleaved(jobs, rounds=4, budget=10.0)
+    statistics = OPERATIONS[mask] * heads * n * d * d / rate
+    explicit = PRODUCTS / 3 * seconds["q·k"] + 2 * PRODUCTS / 3 * seconds["p·v"]
+    own = seconds["sdpa"]
+    return Floor(n, mask, seconds["ours"] / own, 1 + statistics / own, explicit / own)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    return torch.bmm(a, b)
