@@ -76,11 +76,8 @@ def test_a_fix_of_ones_own_can_be_shown(tmp_path: Path) -> None:
 
 
 def test_settings_that_the_name_fixes_are_told_as_such() -> None:
-    assert [(one.name, one.default, one.kind) for one in fix_card("norm_softmax_var").settings][0] == (
-        "statistic",
-        "var",
-        "fixed by the name",
-    )
+    [statistic, _] = fix_card("norm_softmax_var").settings
+    assert (statistic.name, statistic.default, statistic.kind) == ("statistic", "var", "fixed by the name")
 
 
 @pytest.mark.parametrize(

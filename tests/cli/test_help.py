@@ -50,7 +50,9 @@ def test_what_a_budget_left_out_is_named(tmp_path: Path, tiny: RunConfig) -> Non
         '{"step": 1, "train_loss": 1, "train_accuracy": 1, "validation_loss": 1, "validation_accuracy": 1, "lr": 1}\n'
     )
     told = _not_finished(folders, "5s")
-    assert told.startswith("The budget of 5s has ended. 1 run of 10 interrupted and 9 runs of 10 not started (norm_softmax, lr 0.001,")
+    assert told.startswith(
+        "The budget of 5s has ended. 1 run of 10 interrupted and 9 runs of 10 not started (norm_softmax, lr 0.001,"
+    )
     assert told.endswith("seed 6; 3 more); the same command goes on.\n")
     assert _not_finished([second], None) == "1 run of 1 not started (norm_softmax, lr 0.001, seed 1); the same command goes on.\n"
 

@@ -125,7 +125,7 @@ def test_what_the_reader_has_chosen_stays_when_the_page_changes(
     browser.click("#train")
     browser.ask("document.querySelectorAll('main details')[1].open = true")
     zoomed = zoom(browser)
-    browser.ask("const s = document.getElementById('map-step'); s.value = 2; s.dispatchEvent(new Event('input'))")
+    browser.ask("const s = document.getElementById('map-step'); s.focus(); s.value = 2; s.dispatchEvent(new Event('input'))")
     browser.ask("window.scrollTo(0, 700)")
     plant(folder, {"training.seed": 1}, leap=600)
     browser.until(lambda: browser.ask("return document.querySelector('.subtitle').textContent").startswith("task tiles · 3 runs"))
@@ -134,6 +134,7 @@ def test_what_the_reader_has_chosen_stays_when_the_page_changes(
     assert browser.ask("return [...document.querySelectorAll('main details')].map((one) => one.open)") == [False, True, False]
     assert steps_shown(browser) == zoomed
     assert browser.ask("return [document.getElementById('map-step').value, window.sign, window.scrollY]") == ["2", 1, 700]
+    assert browser.ask("return document.activeElement.id") == "map-step"
     browser.click("#plot .legendtoggle", 1)
     browser.until(lambda: browser.drawn() == 12)
     assert browser.errors() == []

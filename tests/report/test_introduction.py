@@ -101,24 +101,24 @@ def found_use(folder: Path, groups_of: GroupsOf) -> Use | None:
 @pytest.mark.parametrize(
     ("changes", "origin", "lines"),
     [
-        ({"attention.name": "norm_softmax"}, {}, ['eureka.patch(model, "norm_softmax")  # before the optimiser']),
+        ({"attention.name": "norm_softmax"}, {}, ['eureka.patch(model, "norm_softmax")']),
         (
             {"attention.name": "temperature", "attention.temperature": 0.2},
             {"attention.temperature": 0.2},
-            ["eureka.patch(model, \"temperature\", settings={'temperature': 0.2})  # before the optimiser"],
+            ["eureka.patch(model, \"temperature\", settings={'temperature': 0.2})"],
         ),
         (
             {"attention.name": "heat_treatment"},
             {},
-            ['eureka.patch(model, "heat_treatment", total_steps=1200)  # before the optimiser'],
+            ['eureka.patch(model, "heat_treatment", total_steps=1200)'],
         ),
-        ({"model.start": "clear"}, {}, ["eureka.clear_start(model, inputs)  # inputs: one batch"]),
+        ({"model.start": "clear"}, {}, ["eureka.clear_start(model, inputs)"]),
         (
             {"attention.name": "norm_softmax", "model.start": "clear_positions"},
             {},
             [
-                'eureka.patch(model, "norm_softmax")  # before the optimiser',
-                "eureka.clear_start(model, inputs, logits=None)  # inputs: one batch",
+                'eureka.patch(model, "norm_softmax")',
+                "eureka.clear_start(model, inputs, logits=None)",
             ],
         ),
     ],
@@ -130,8 +130,12 @@ def test_the_code_that_the_page_gives_runs(
     plant(tmp_path, {"model.start": "paper"} | changes, leap=400, origin=Origin("tiles", origin))
     found = found_use(tmp_path, groups_of)
     assert found is not None
-    assert found.lines == ["import eureka", *lines, "train(model)  # as you always do"]
+    assert found.lines == ["import eureka", *lines, "train(model)"]
     assert not found.decided
+    assert ("Patch the model before" in found.note, "`inputs` is one batch" in found.note) == (
+        "attention.name" in changes,
+        "model.start" in changes,
+    )
 
     model, inputs = Small(), torch.randn(4, 8, 16)
     trained = []

@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eureka.registry import Registry
 
 WIDTH = 70
 Offer = tuple[str, str]
@@ -55,7 +59,7 @@ def complete_key(incomplete: str) -> list[Offer]:
     from eureka.models.registry import MODELS
     from eureka.tasks.registry import TASKS
 
-    parts = {"attention.name=": FIXES, "model.name=": MODELS, "task.name=": TASKS}
+    parts: dict[str, Registry[Any]] = {"attention.name=": FIXES, "model.name=": MODELS, "task.name=": TASKS}
     for start, registry in parts.items():
         if incomplete.startswith(start):
             return _beginning(incomplete, {f"{start}{entry.name}": entry.summary for entry in registry.entries()})

@@ -52,6 +52,7 @@ class Use:
     decided: bool
     """whether it is decided that it helps here"""
     lines: list[str]
+    note: str
 
 
 def task_cards(runs: Sequence[ReportRun]) -> list[TaskCard]:
@@ -96,7 +97,7 @@ def use(groups: Groups, comparisons: Sequence[Comparison]) -> Use | None:
     if key is None or (key.fix == BASELINE and not key.controls) or any(name != START for name, _ in key.controls):
         return None
     first = next(run for run in groups.runs if ArmKey.of(run.config) == key)
-    return Use(groups.fix(key), best is not None, _code(key, _settings(first), first.config.steps))
+    return Use(groups.fix(key), best is not None, _code(key, _settings(first), first.config.steps), _note(key))
 
 
 def _most_leaps(groups: Groups) -> ArmKey | None:
@@ -126,9 +127,16 @@ def _code(key: ArmKey, settings: Mapping[str, Any], steps: int) -> list[str]:
     if key.fix != BASELINE:
         given = [json.dumps(key.fix), f"settings={dict(settings)!r}" if settings else ""]
         given.append(f"total_steps={steps}" if key.fix in SCHEDULED else "")
-        lines.append(f"eureka.patch(model, {', '.join(filter(None, given))})  # before the optimiser")
+        lines.append(f"eureka.patch(model, {', '.join(filter(None, given))})")
     start = STARTS.get(key.get(START))  # type: ignore[call-overload]
     if start is not None and start.positions is not None:
         only = "" if start.logits is not None else ", logits=None"
-        lines.append(f"eureka.clear_start(model, inputs{only})  # inputs: one batch")
-    return [*lines, "train(model)  # as you always do"]
+        lines.append(f"eureka.clear_start(model, inputs{only})")
+    return [*lines, "train(model)"]
+
+
+def _note(key: ArmKey) -> str:
+    """What has to be said about the code."""
+    patch = "Patch the model before you make its optimiser: a fix may have parameters of its own." if key.fix != BASELINE else ""
+    start = "Here `inputs` is one batch, and the model is fresh." if key.get(START) is not None else ""
+    return " ".join(filter(None, [patch, start, "Then train as you always do."]))

@@ -98,7 +98,7 @@ function keepHidden(namesBefore, namesNow) {
 async function renew() {
   const next = new DOMParser().parseFromString(await (await ask("report")).text(), "text/html");
   const [before, after] = [document, next].map((page) => page.querySelector("main"));
-  const height = window.scrollY;
+  const [height, focused] = [window.scrollY, document.activeElement?.id];
   drawing.abort();
   drawing = new AbortController();
   keepHidden(fixNames(document), fixNames(next));
@@ -111,6 +111,7 @@ async function renew() {
   if (next.getElementById("study")) document.body.append(next.getElementById("study"));
   redraw();
   window.scrollTo({ top: height, behavior: "instant" });
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   drawn = next.getElementById("live").dataset.mark;
 }
 
