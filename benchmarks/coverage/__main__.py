@@ -22,7 +22,7 @@ from benchmarks.coverage.page import page as page_of
 FEW = 4
 """Classes of an architecture that are tried, where one that runs is enough."""
 SECONDS, GIGABYTES = 60, 8
-"""For one class, and for the process of an architecture."""
+"""Of processor time for one class, and for the process of an architecture."""
 
 
 def main(
@@ -78,7 +78,7 @@ def apart(name: str, *, first: bool = False) -> list[Verdict]:
 def _work(name: str, out: Connection, first: bool) -> None:
     limit = GIGABYTES << 30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGPROF, _too_long)
     try:
         found = list(classes(name))
     except Exception as error:
@@ -87,7 +87,7 @@ def _work(name: str, out: Connection, first: bool) -> None:
     if first:  # the plainest names first, and no more than a few
         found = sorted(found, key=lambda cls: (not cls.__name__.endswith("Model"), len(cls.__name__)))[:FEW]
     for cls in found:
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             verdict = judge(name, cls)
             out.send(verdict)
@@ -96,11 +96,11 @@ def _work(name: str, out: Connection, first: bool) -> None:
         except BaseException as error:
             out.send(Verdict(name, cls.__name__, "unrun", repr(error)[:200]))
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _too_long(*_: Any) -> None:
-    raise TimeoutError(f"it took more than {SECONDS} s")
+    raise TimeoutError(f"it took more than {SECONDS} s of processor time")
 
 
 if __name__ == "__main__":

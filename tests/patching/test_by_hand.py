@@ -186,3 +186,34 @@ def test_a_call_of_the_fused_function_that_the_code_hides_goes_to_the_operator()
         assert not torch.allclose(model(x), plain)
         torch.testing.assert_close(model(x), written(x))
     assert torch.equal(model(x), plain)
+
+
+class Inner(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(*self.heads(x)).transpose(1, 2).flatten(2)
+
+
+class Outer(Plain):
+    """Attention that is written out, with another module inside that attends too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.inner(x))
+
+
+def test_a_site_inside_a_written_out_one_keeps_its_own_attention_or_is_patched_too() -> None:
+    model = nn.Sequential(Outer())
+    x = torch.randn(B, N, E)
+    plain = model(x)
+    with pytest.raises(RequestError, match="patch both or the inner one only"):
+        eureka.patch(model, "norm_softmax", layers="0")
+    with eureka.patch(model, "softmax") as patched:
+        assert [site.kind for site in patched.sites] == ["by_hand", "call"]
+        torch.testing.assert_close(model(x), plain)
+    with eureka.patch(model, "norm_softmax", layers="0.inner"):
+        inner = Plain()
+        with eureka.patch(inner, "norm_softmax"):
+            torch.testing.assert_close(model(x), Plain.forward(model[0], inner(x)))  # type: ignore[arg-type]

@@ -232,7 +232,7 @@ def _check_nesting(found: Found, chosen: Sequence[Site]) -> None:
     """Calls inside a module belong to the innermost site, so a patched site must not contain one that is left alone."""
     inside = {id(site.module): site for site in found.sites}
     for outer in chosen:
-        if outer.kind != "call":
+        if outer.kind not in ("call", "by_hand"):
             continue
         for module in list(outer.module.modules())[1:]:
             inner = inside.get(id(module))

@@ -32,6 +32,8 @@ from eureka.curves.readers.steps import Axis, find_axis, run_starts
 from eureka.curves.readers.table import Progress, Source, Table
 from eureka.errors import RequestError
 
+LONGEST_NAME = 60
+"""Characters of a column's name in a message."""
 ORDER: dict[Role, int] = {"train": 0, "validation": 1, "other": 2}
 
 
@@ -168,12 +170,17 @@ def _curves_of(path: Path, source: Source, request: Request) -> list[Curve]:
     if not found:
         count = int(np.isfinite(table.columns[parts[0].column]).sum())
         what = "one point" if count == 1 else "no finite value" if not count else "fewer than two points with a step"
-        raise RequestError(f"{path}: {parts[0].column!r} has {what}; a curve needs at least two.")
+        raise RequestError(f"{path}: {_short(parts[0].column)!r} has {what}; a curve needs at least two.")
     return found
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return ", ".join(map(_short, names[:12])) + (", …" if len(names) > 12 else "")
+
+
+def _short(name: str) -> str:
+    """A name of a column as it is shown: it may be as long as the file."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 def _there(table: Table, part: Part) -> np.ndarray[Any, np.dtype[np.bool_]]:

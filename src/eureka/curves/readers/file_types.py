@@ -27,7 +27,9 @@ HEAD = 1 << 16
 """Bytes by which a format is recognised."""
 LONGEST_HEADER = 1 << 22
 """Bytes of the first two lines, at most."""
-UNPACKED = 1 << 29
+FIELDS = 20_000
+"""Fields of one line of a table, at most."""
+UNPACKED = 1 << 28
 """Bytes that a packed log may have, at most: a small file can hold any number of them."""
 WIDE = 1 << 28
 """Bytes of the largest file in UTF-16: it is turned into UTF-8 as a whole."""
@@ -88,8 +90,14 @@ def _unpacked(path: Path, raw: IO[bytes]) -> IO[bytes]:
         archive = zipfile.ZipFile(raw)
         files = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
         if len(files) == 1 and not files[0].flag_bits & 1:  # not encrypted
+            _check_size(path, files[0].file_size)
             return _bounded(path, archive.open(files[0]))
     return raw
+
+
+def _check_size(path: Path, size: int) -> None:
+    if size > UNPACKED:
+        raise RequestError(f"{path}: unpacks to more than {UNPACKED:,} bytes; unpack it first if it is a log.")
 
 
 class Bounded(io.RawIOBase):
@@ -112,8 +120,7 @@ class Bounded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         content = self.file.read(len(buffer))
-        if self.file.tell() > UNPACKED:
-            raise RequestError(f"{self.path}: unpacks to more than {UNPACKED:,} bytes; unpack it first if it is a log.")
+        _check_size(self.path, self.file.tell())
         buffer[: len(content)] = content
         return len(content)
 
@@ -151,12 +158,20 @@ def _read_text_format(path: Path, file: IO[bytes], head: bytes, wanted: Sequence
     text = is_text_log(head)
     if re.match(DOCUMENT, start) and not (text and start[:1] == b"[" and not re.match(rb"\[\s*[\[{]", start)):
         return read_json(path, file)
+    _check_width(path, head)
     if is_table(head, text):
         return read_table(path, file, head, progress)
     table = read_text(file, wanted, progress)
     if not table.numeric:
         raise RequestError(f"{path}: holds no numbers of a log; {EXPECTED}.")
     return table
+
+
+def _check_width(path: Path, head: bytes) -> None:
+    """Refuse a table that is too wide before each of its fields is looked at."""
+    fields = max(line.count(mark) + 1 for line in head.splitlines() for mark in (b",", b"\t", b";", b"|"))
+    if fields > FIELDS:
+        raise RequestError(f"{path}: has a line of {fields:,} fields; a log has at most {FIELDS:,}.")
 
 
 def _refuse(path: Path, head: bytes) -> None:
