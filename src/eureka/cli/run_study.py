@@ -108,11 +108,13 @@ def _not_finished(folders: Sequence[RunFolder], budget: str | None) -> str:
 
 def _named(some: Sequence[RunFolder], folders: Sequence[RunFolder]) -> str:
     """The labels of the first ones, and how many more there are."""
-    from eureka.cli.display import run_labels
+    from eureka.runs import read_run
+    from eureka.study.arms import group_runs
 
-    labels = run_labels(folders)
+    grouping = group_runs([run for run in map(read_run, folders) if run is not None])
+    first = {folder.path for folder in some[:MOST_NAMED]}
     more = [f"{len(some) - MOST_NAMED:,} more"] if len(some) > MOST_NAMED else []
-    return "; ".join([*(labels[folder.path] for folder in some[:MOST_NAMED]), *more])
+    return "; ".join([*(grouping.label(run) for run in grouping.runs if run.folder.path in first), *more])
 
 
 def tell_own_data(configs: Iterable[RunConfig]) -> None:
