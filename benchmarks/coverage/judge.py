@@ -115,13 +115,21 @@ def _judge(architecture: str, cls: Any, types: tuple[torch.dtype, ...]) -> Verdi
     patched.undo()
     again = results(model, inputs)
     if not _same(plain, again):
-        return verdict("random" if _same(again, results(model, inputs)) is False else "wrong", "the undone model is another one")
+        if _repeats(cls, types):
+            return verdict("wrong", "the undone model is another one")
+        return verdict("random", "its results are not the same twice, without a patch")
     if worst := _difference(plain, found):
         notes = getattr(patched, "notes", ())
         return verdict("shown" if notes else "wrong", worst, len(patched.sites))
     if not seen_sites(model, inputs):
         return verdict("unrun", "none of its sites attended", len(patched.sites))
     return verdict("exact", "", len(patched.sites))
+
+
+def _repeats(cls: Any, types: tuple[torch.dtype, ...]) -> bool:
+    """Whether a class that was never patched gives the same bits twice."""
+    model, inputs, plain = built(cls, types)
+    return inputs is not None and _same(plain, results(model, inputs))
 
 
 def built(cls: Any, types: tuple[torch.dtype, ...] = (torch.float64, torch.float32)) -> tuple[Any, dict[str, Any] | None, Any]:

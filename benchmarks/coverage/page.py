@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.coverage.judge import Verdict
 
@@ -42,7 +42,10 @@ def page(verdicts: Sequence[Verdict], version: str, of: int) -> str:
         f"{of} architectures, {len(verdicts)} classes (with `--first` one class of an architecture is enough). Models are built",
         "from their own configs, made small; no weights are downloaded. Each is patched with plain `softmax`, run forward and",
         "backward, compared with itself, and undone. What cannot be built or run this way (it needs another package, or inputs",
-        "that nobody here guesses) is listed last and counts for nothing.",
+        "that nobody here guesses) is listed last, with the reason. Some need settings or inputs that no rule finds",
+        "(`benchmarks/coverage/known.py`).",
+        "",
+        _sum(kinds, of),
         "",
         "| verdict | architectures | classes | meaning |",
         "|---|---|---|---|",
@@ -58,8 +61,32 @@ def page(verdicts: Sequence[Verdict], version: str, of: int) -> str:
         if told:
             lines += [f"## {kind.capitalize()}", "", "| architecture | class | why |", "|---|---|---|"]
             lines += [f"| {one.architecture} | {one.model} | {one.detail.replace('|', '/')} |" for one in told] + [""]
-    lines += _section("Not built or not run", [name for name, kind in kinds.items() if kind == "unrun"])
+    lines += _unrun({name: grouped[name] for name, kind in kinds.items() if kind == "unrun"})
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _sum(kinds: Mapping[str, str], of: int) -> str:
+    """What became of all architectures, in one sentence."""
+    count = Counter(kinds.values())
+    failed = sum(count[kind] for kind in JUDGED[1:])
+    return (
+        f"Of all {of} architectures, {count['exact']} are served exactly, {count['without']} have no attention that could be"
+        f" patched, {failed} are refused or fail, {count['unrun']} could not be built or run, {of - len(kinds)} were not tried."
+    )
+
+
+def _unrun(verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
+    """What could not be built or run, with the first reason."""
+    if not verdicts:
+        return []
+    lines = [f"## Not built or not run: {len(verdicts)}", "", "| architecture | why |", "|---|---|"]
+    return lines + [f"| {name} | {_brief(found[0].detail)} |" for name, found in verdicts.items()]
+
+
+def _brief(reason: str) -> str:
+    """A reason that fits into a cell of the table."""
+    plain = " ".join(reason.split()).replace("|", "/")
+    return plain if len(plain) <= 120 else f"{plain[:120]}…"
 
 
 def _section(title: str, names: Sequence[str]) -> list[str]:

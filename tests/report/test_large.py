@@ -1,4 +1,4 @@
-"""What reading for a report takes: runs are streamed and thinned, so that large studies fit (see `benchmarks.reports`)."""
+"""What reading for a report takes: runs are streamed and thinned; `benchmarks.reports` measures large studies."""
 
 from __future__ import annotations
 
