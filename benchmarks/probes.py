@@ -43,6 +43,7 @@ def run(
 ) -> list[ProbeCost]:
     """The fastest of some rounds, with and without threads in turns."""
     found = []
+    linear.fit_probe(*answers(8, 2))  # scikit-learn is imported now, and not while something is timed
     for features, classes in sizes:
         progress(f"{features} features, {classes} classes")
         data = answers(features, classes)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -19,8 +18,6 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from eureka.data.images import Images, load_images
-from eureka.data.sources import Folder
-from eureka.data.store import places
 from eureka.errors import RequestError
 from eureka.runs import Level
 from eureka.tasks.decision_rule import DecisionRule, smoothed_entropy
@@ -134,12 +131,7 @@ def _grid(tiles: Tensor) -> Tensor:
 
 
 def shelf(part: Literal["train", "test"], tile: int, photos: bool) -> Album:
-    """Digits, fashion items, photographs if needed, and one blank: (c, t, t) bytes each. It is made once and kept."""
-    return _shelf(part, tile, photos, tuple(places()))
-
-
-@cache
-def _shelf(part: Literal["train", "test"], tile: int, photos: bool, _where: tuple[Folder, ...]) -> Album:
+    """Digits, fashion items, photographs if needed, and one blank: (c, t, t) bytes each."""
     kinds = [(load_images("mnist", part), DIGIT), (load_images("fashion_mnist", part), FASHION)]
     pictures = [shrunk(_channels_first(images), tile) for images, _ in kinds]
     labels = [torch.from_numpy(images.labels) + start for images, start in kinds]
