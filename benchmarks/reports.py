@@ -1,7 +1,7 @@
 """What a large report takes: processor time, the peak of memory, and the size of the page.
 
 ``python -m benchmarks.reports [--runs 10000] [--lines 100] [--json]`` writes planted run folders and a report of them. A second
-report has few runs with many lines.
+report has few runs with many lines. The peak is that of the larger report so far, and no less than this process has itself.
 """
 
 from __future__ import annotations
