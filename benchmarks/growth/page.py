@@ -18,6 +18,8 @@ RUNS = 10_000
 PAPER = "paper/main"
 LINE_BYTES = 160
 """Of a line of metrics.jsonl, rounded up."""
+LEAST_MEGABYTES = 5.0
+"""Below it, what a series adds to the peak of its process is no measure of what it needs."""
 CHECKPOINTS = 3
 """Kept of a run at most: the two newest, and the one before the leap."""
 
@@ -78,7 +80,8 @@ def _floor(one: Floor) -> list[str]:
 
 
 def _series(one: Series) -> list[str]:
-    memory = one.memory_exponent
+    told = all((point.megabytes or 0.0) >= LEAST_MEGABYTES for point in one.points[-3:])
+    memory = one.memory_exponent if told else None
     products = one.what == "its matrix products"
     return [
         one.what,
