@@ -93,7 +93,7 @@ def test_the_metadata_names_the_distribution_and_its_extras(wheel: Path) -> None
     found = metadata(wheel)
     assert found["Name"] == "eureka-moments"
     assert found["Version"] == eureka.__version__
-    assert {"all", "dev", "docs", "hf", "lightning", "plot", "ray", "report", "tensorboard", "text", "torch"} == set(
+    assert {"all", "dev", "docs", "hf", "lightning", "plot", "ray", "report", "tensorboard", "text", "torch", "watch"} == set(
         found.get_all("Provides-Extra") or ()
     )
     assert "https://arxiv.org/abs/2310.12956" in " ".join(found.get_all("Project-URL") or ())

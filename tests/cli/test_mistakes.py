@@ -118,4 +118,4 @@ def test_help_answers_everywhere(tmp_path: Path) -> None:
 def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
     from importlib.metadata import version
 
-    assert eureka("--version", cwd=tmp_path).stdout == f"eureka {version('eureka')}\n"
+    assert eureka("--version", cwd=tmp_path).stdout == f"eureka {version('eureka-moments')}\n"

@@ -6,7 +6,7 @@ import logging
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
@@ -54,7 +54,12 @@ def _held_by(model: nn.Module) -> Path | None:
 class TrainedCheck:
     """Warns once if parameters of operators are not trained: peft froze them, or the optimiser was made before the patch."""
 
+    _done: ClassVar[list[Any]] = []
+    """Hooks of checks that have ended inside a step: there the table of hooks is being walked, so they are removed later."""
+
     def __init__(self, model: nn.Module, operators: Sequence[Operator]) -> None:
+        while self._done:
+            self._done.pop().remove()
         self._model = weakref.ref(model)
         self._operators = list(operators)
         self._held: set[int] = set()
@@ -63,14 +68,23 @@ class TrainedCheck:
         self._hook: Any = register_optimizer_step_post_hook(self._stepped)
 
     def close(self) -> None:
+        """End it; not from within a step."""
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
 
+    def _end(self) -> None:
+        """End it from within a step, and hold nothing of the model any longer."""
+        if self._hook is not None:
+            self._done.append(self._hook)
+        self._hook, self._operators = None, []
+
     def _stepped(self, optimiser: Optimizer, *_: Any) -> None:
+        if self._hook is None:
+            return
         model = self._model()
         if model is None:
-            self.close()
+            self._end()
             return
         held = {id(parameter) for group in optimiser.param_groups for parameter in group["params"]}
         self._held |= held
@@ -79,8 +93,8 @@ class TrainedCheck:
         if self._leader is not None and self._leader() is optimiser:
             self._steps += 1
             if self._steps == STEPS:
-                self.close()
                 self._judge()
+                self._end()
 
     def _judge(self) -> None:
         parameters = [parameter for operator in self._operators for parameter in operator.parameters()]

@@ -27,7 +27,9 @@ def expected_seconds(runs: Sequence[Run], known: Sequence[Run], workers: int) ->
     if not took:
         return None
     everywhere = statistics.fmean(seconds for cell in took.values() for seconds in cell)
-    return _time_for([START_SECONDS + statistics.fmean(took.get(_cell(run), [everywhere])) for run in runs], workers)
+    return _time_for(
+        [START_SECONDS + statistics.fmean(took.get(_cell(run), [everywhere])) for run in runs], workers, WORKER_SECONDS
+    )
 
 
 def seconds_left(runs: Sequence[tuple[Run, RunStatus]], pace: float | None = None) -> float | None:
@@ -70,9 +72,12 @@ def _cell(run: Run) -> CellKey:
     return ConditionKey.of(run.config), ArmKey.of(run.config), run.config.lr
 
 
-def _time_for(each: Sequence[float], workers: int) -> float:
-    """When the last worker is done, if the longest are begun first, as pools do."""
-    busy_until = [WORKER_SECONDS if each else 0.0] * max(1, workers)
+def _time_for(each: Sequence[float], workers: int, first: float = 0.0) -> float:
+    """When the last worker is done, if the longest are begun first, as pools do.
+
+    first   seconds before a worker begins
+    """
+    busy_until = [first if each else 0.0] * max(1, workers)
     for seconds in sorted(each, reverse=True):
         heapq.heapreplace(busy_until, busy_until[0] + seconds)
     return max(busy_until)
