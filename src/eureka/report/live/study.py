@@ -128,7 +128,8 @@ class LiveStudy:
             return known
         try:
             run = read_run(folder)
-            folder.metrics()  # whether the page can read them, also of a run that has ended
+            if run is not None and run.outcome is not None:
+                folder.metrics()  # its status needs none, but the page does
             return Looked(stamp, at_work, None if run is None else (run, run_status(run, at_work)))
         except DamagedRunError as error:
             return Looked(stamp, at_work, None, str(error))
