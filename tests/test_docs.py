@@ -13,7 +13,11 @@ from benchmarks.pages.fix_cards import fix_card
 from eureka.attention.registry import FIXES
 from tests.pages import ROOT, Block, blocks, check_shell, check_words, inline_commands, own_modules, run_page, write_log
 
-PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if path.stem not in ("regimes", "coverage", "promises", "evidence"))
+PAGES = sorted(
+    path
+    for path in (ROOT / "docs").rglob("*.md")
+    if path.stem not in ("regimes", "coverage", "promises", "evidence", "performance")
+)
 SBATCH = {
     *(
         "job-name",

@@ -67,7 +67,7 @@ def test_events_are_printed_as_they_come_and_ctrl_c_gives_the_verdict(tmp_path: 
     assert "→ " in text
     assert "Traceback" not in said
     assert "--on-event ended with exit code 3" in said
-    events = [line.split("|") for line in told.read_text().splitlines()]
+    events = sorted((line.split("|") for line in told.read_text().splitlines()), key=lambda event: float(event[1]))
     assert [name for name, _, _ in events][:2] == ["plateau_entered", "eureka"]
     assert float(events[1][1]) == pytest.approx(3000, abs=30)
 

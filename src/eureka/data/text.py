@@ -39,7 +39,7 @@ def is_own(corpus: str) -> bool:
 def load_documents(name: str) -> list[str]:
     """The documents of a corpus."""
     if name not in CORPORA:
-        return own_documents(name)
+        return own_documents(named_corpus(name))
     documents: list[str] = json.loads(read(CORPORA[name])["documents.json"])
     return documents
 
