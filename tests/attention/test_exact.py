@@ -119,6 +119,70 @@ def test_weights_times_values_are_the_output(twin: Any, name: str, mask: str) ->
         torch.testing.assert_close(operator(q, k, v, kind), operator.weights(q, k, kind) @ whole)
 
 
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NormSoftmax takes blocks of weights for every shape: one or two heads of a sample, five causal rows."""
+    monkeypatch.setattr("eureka.attention.norm_softmax.MANY", 0)
+    monkeypatch.setattr("eureka.attention.norm_softmax.BLOCKS", 1000)
+    monkeypatch.setattr("eureka.attention.norm_softmax.BLOCKS_CAUSAL", 1000)
+    monkeypatch.setattr("eureka.attention.norm_blocks.BLOCK", 100)
+    monkeypatch.setattr("eureka.attention.norm_blocks.ROWS", 5)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("scale", [0.6, 3.0])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("shape", ["self", "grouped", "cross", "batch"])
+@pytest.mark.parametrize("name", NORM)
+def test_blocks_of_weights_equal_the_formula_on_both_sides_of_the_cap(
+    twin: Any, name: str, shape: str, mask: str, scale: float
+) -> None:
+    check(twin, name, shape, mask, scale, torch.float64)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("mask", MASKS)
+def test_blocks_of_weights_are_as_exact_in_single_precision(twin: Any, mask: str) -> None:
+    check(twin, "norm_softmax", "long", mask, 0.6, torch.float32)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("mask", ["none", "causal", "padding", "dense", "bias"])
+def test_gradcheck_of_blocks_of_weights(twin: Any, mask: str) -> None:
+    operator = twin.make("norm_softmax", 2, 3)
+    kind = twin.masks(2, 2, 6, 6, torch.float64)[mask]
+    tensors = twin.inputs((2, 2, 2, 6, 6, 3), 0.7, torch.float64)
+    assert torch.autograd.gradcheck(lambda q, k, v: operator(q, k, v, kind), tensors)
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", "padding", "bias"])
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_blocks_give_what_whole_weights_give(twin: Any, request: pytest.FixtureRequest, mask: str, side_by_side: bool) -> None:
+    """In either memory order, for values of another width, in bfloat16 too."""
+    operator = twin.make("norm_softmax", 2, 8)
+    kind = twin.masks(3, 2, 12, 12, torch.float32)[mask]
+    q, k, _ = (x.detach() for x in twin.inputs((3, 2, 2, 12, 12, 8), 0.6, torch.float32))
+    v = torch.randn(3, 2, 12, 5, generator=torch.Generator().manual_seed(1))
+    if side_by_side:
+        q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+    want = operator(q, k, v, kind), operator(q.bfloat16(), k.bfloat16(), v.bfloat16(), kind)
+    request.getfixturevalue("blocks")
+    got = operator(q, k, v, kind)
+    torch.testing.assert_close(got, want[0])
+    assert got.stride() == (q.stride() if v.shape[-1] == q.shape[-1] else got.stride())
+    torch.testing.assert_close(operator(q.bfloat16(), k.bfloat16(), v.bfloat16(), kind), want[1], rtol=0.02, atol=0.02)
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_bias_that_learns_gets_its_gradient(twin: Any) -> None:
+    operator = twin.make("norm_softmax", 2, 4)
+    q, k, v = twin.inputs((2, 2, 2, 6, 6, 4), 0.6, torch.float64)
+    bias = torch.randn(1, 2, 6, 6, dtype=torch.float64, requires_grad=True)
+    operator(q, k, v, bias).square().sum().backward()
+    assert bias.grad is not None
+    assert bias.grad.abs().sum() > 0
+
+
 @pytest.mark.parametrize("mask", ["dense", "bias"])
 def test_blocks_of_rows_have_their_own_rows_of_the_mask(twin: Any, monkeypatch: pytest.MonkeyPatch, mask: str) -> None:
     monkeypatch.setattr("eureka.attention.variance.BLOCK", 2 * 80 * 5)  # blocks of five rows, the last one shorter

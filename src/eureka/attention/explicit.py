@@ -48,21 +48,26 @@ def shown(logits: Tensor, mask: Mask, lowest: float | None = None) -> Shown | No
     """The mask for these logits, or None when everything is visible; `lowest` is not -inf unless asked for: the gradient of a
     row that sees nothing would be NaN."""
     queries, keys = logits.shape[-2:]
-    visible = visible_keys(mask, queries, keys, logits.device)
+    return shown_among(mask, queries, keys, logits, lowest)
+
+
+def shown_among(mask: Mask, queries: int, keys: int, like: Tensor, lowest: float | None = None) -> Shown | None:
+    """The same for logits that are not made yet; of another tensor's type, where it is."""
+    visible = visible_keys(mask, queries, keys, like.device)
     if visible is None:
         return None
-    low = torch.finfo(logits.dtype).min / 2 if lowest is None else lowest
-    bias = mask.bias.to(logits.dtype) if isinstance(mask, Bias) else torch.zeros((), dtype=logits.dtype, device=logits.device)
+    low = torch.finfo(like.dtype).min / 2 if lowest is None else lowest
+    bias = mask.bias.to(like.dtype) if isinstance(mask, Bias) else torch.zeros((), dtype=like.dtype, device=like.device)
     if lowest is None and isinstance(mask, Bias):
         bias = bias.clamp_min(low / 2)  # as good as hidden, but never under a key that is
-    count = torch.as_tensor(visible_counts(mask, queries, keys, logits.device)).to(logits.dtype)
+    count = torch.as_tensor(visible_counts(mask, queries, keys, like.device)).to(like.dtype)
     alive = count.clamp_max(1)
     added = torch.where(visible, bias, low)
     if lowest != 0.0 and isinstance(mask, Bias):
         finite = (count == 0) & (mask.bias > -math.inf)  # a row that is hidden by finite numbers: softmax sees those
         added = torch.where(finite, bias, added)
         alive = torch.where(finite.any(dim=-1, keepdim=True), 1.0, alive)
-    return Shown(visible.to(logits.dtype), added, count.clamp_min(1), alive)
+    return Shown(visible.to(like.dtype), added, count.clamp_min(1), alive)
 
 
 def masked_softmax(logits: Tensor, mask: Mask) -> Tensor:
