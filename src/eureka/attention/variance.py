@@ -33,7 +33,7 @@ def row_variance(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
     with full_precision(q):
         q, k = wide(q), wide(k)
         (b, h, queries, d), (hk, keys) = q.shape, k.shape[1:3]
-        if isinstance(mask, Causal):
+        if isinstance(mask, Causal) and not torch._C._are_functorch_transforms_active():
             rows = q.reshape(b, hk, h // hk, queries, d)
             causal = causal_variance if torch.compiler.is_compiling() else partial(call, CausalVariance)
             return causal(rows, k, mask.offset).reshape(b, h, queries, 1)
