@@ -72,7 +72,12 @@ class NormSoftmax(SoftmaxFamily):
             return super().forward(wide(q), wide(k), wide(v), mask, dropout).to(v.dtype)
 
     def beta(self, q: Tensor, k: Tensor, mask: Mask) -> Tensor:
-        q, k = wide(q).contiguous(), wide(k).contiguous()  # once: the norms and every product want them so
+        q, k = wide(q), wide(k)
+        if not isinstance(mask, Causal):
+            q, k = (
+                q.contiguous(),
+                k.contiguous(),
+            )  # once: the norms and every product want them so; causal rows are copied in chunks
         divisor = self.divisor(q)
         return divisor.beta(row_variance(q, k, mask), divisor.floor(logit_size(q, k, mask)))
 

@@ -128,11 +128,11 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, layout: Layout, q: Tensor) -> Counts:
-        groups, kind = q.shape[2], {"dtype": q.dtype, "device": q.device}
+        groups = q.shape[2]
         slots = torch.arange(layout.chunks * CHUNK, device=q.device)
         present = (slots < layout.keys).to(q.dtype).view(layout.chunks, CHUNK, 1)
         before = layout.base + (slots[::CHUNK] if CHUNK > 1 else slots).clamp_max(layout.keys).to(q.dtype).view(-1, 1, 1)
-        seen = (torch.ones(CHUNK, CHUNK, **kind).tril() * present.transpose(1, 2)).repeat(1, groups, 1)
+        seen = (torch.ones(CHUNK, CHUNK, dtype=q.dtype, device=q.device).tril() * present.transpose(1, 2)).repeat(1, groups, 1)
         own = seen.sum(dim=-1, keepdim=True)
         return cls(
             present, layout.keys == len(slots), before, present.sum(dim=1, keepdim=True), seen, own, (before + own).clamp_min(1)
