@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from typing import Any
 
 import torch
@@ -62,6 +63,7 @@ def main(arguments: list[str] | None = None) -> Any:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
 
+    started = time.process_time()
     task = TASKS.build("masked_text")
     torch.manual_seed(options.seed)
     sizes = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 256}
@@ -91,6 +93,10 @@ def main(arguments: list[str] | None = None) -> Any:
     for record in callback.monitor.records if callback.monitor else []:
         shares = "  ".join(f"{site.mean('entropy'):.3f}" for site in record.sites)
         say(f"step {record.step:5,}: entropy of each layer as a share of log n  {shares}")
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    last = losses[-max(1, len(losses) // 10) :]
+    say(f"loss {losses[0]:.2f} at first, {sum(last) / len(last):.2f} over the last tenth of the steps")
+    say(f"{time.process_time() - started:.0f} s of processor time")
     return trainer
 
 
