@@ -167,12 +167,14 @@ def probe_attention(snapshot: Snapshot, samples: int) -> ProbeRecord:
 
 
 def with_repeated_tokens(record: ProbeRecord, snapshot: Snapshot, samples: int) -> ProbeRecord:
-    """The record with the induction-head scores on random tokens, said twice."""
+    """The record with the induction-head scores on random tokens, said twice (or more often, if there are few tokens)."""
     task = snapshot.task
     if task.vocabulary is None:
         raise RequestError("--repeated needs a task whose inputs are tokens; this one shows features or pictures.")
-    half = torch.randint(1, task.vocabulary, (samples, task.input_shape[0] // 2), generator=Generator().manual_seed(SEED))
-    inputs = torch.cat([half, half, half[:, : task.input_shape[0] % 2]], dim=1)
+    length = task.input_shape[0]
+    drawn = torch.rand(samples, task.vocabulary - 1, generator=Generator().manual_seed(SEED))
+    once = 1 + drawn.topk(min(length // 2, task.vocabulary - 1), dim=1).indices  # all different; 0 is often a mask
+    inputs = once.repeat(1, length)[:, :length]
     scores = {site.index: site.values for site in induction_scores(snapshot.model, inputs)}
     sites = [replace(site, values=site.values | scores.get(site.index, {})) for site in record.sites]
     return replace(record, sites=sites)

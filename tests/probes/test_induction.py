@@ -35,7 +35,8 @@ TASK = {"name": "induction", "vocabulary": WORDS, "length": 2 * HALF, "shortest_
 
 def ours(**model: Any) -> nn.Module:
     config = run_config(task=TASK, model={"dim": E, **model}, attention={"name": "softmax"}, training={})
-    return build(config)[1]
+    _, made = build(config)
+    return made
 
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -200,14 +201,18 @@ def test_copying_is_that_of_the_whole_circuit_of_every_token(name: str) -> None:
         assert record.values["copying"] == pytest.approx([slow_copying(*head) for head in heads], abs=1e-4)
 
 
+def linear(weight: Tensor) -> nn.Linear:
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+    layer.weight.data = weight.clone()
+    return layer
+
+
 class HandMade(nn.Module):
     """Attention whose matrices are given."""
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> None:
         super().__init__()
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(*w.T.shape, bias=False) for w in (q, k, v, o))
-        for layer, weight in zip((self.q_proj, self.k_proj, self.v_proj, self.o_proj), (q, k, v, o), strict=True):
-            layer.weight.data = weight.clone()
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = map(linear, (q, k, v, o))
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (layer(x)[:, None] for layer in (self.q_proj, self.k_proj, self.v_proj))
@@ -221,13 +226,12 @@ class Planted(nn.Module):
     def __init__(self, words: int, length: int, sharp: float = 1000.0) -> None:
         super().__init__()
         width = 2 * words + length
-        token, place, before = torch.eye(width).split([words, length, words])
-        self.table = nn.Embedding.from_pretrained(token.clone())
+        token, place, before = torch.tensor_split(torch.eye(width), [words, words + length])
+        self.table = nn.Embedding(words, width, _weight=token.clone())
         self.place = place
         self.previous = HandMade(sharp * place[:-1].T @ place[1:], torch.eye(width), token, before.T)
         self.finder = HandMade(sharp * before.T @ token, torch.eye(width), token, token.T)
-        self.head = nn.Linear(width, words, bias=False)
-        self.head.weight.data = token.clone()
+        self.head = linear(token)
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.table(tokens) + self.place

@@ -58,8 +58,10 @@ def probe(
     json: JsonOption = False,
 ) -> None:
     """Show entropy, spread and gradients of every layer and head of a trained model, how much of its first attention is position,
-    and put the pictures on the run's page. Where the task repeats tokens, or with --repeated, also induction-head scores: how much
-    each head looks at what followed the same token before (prefix matching), at the token before, and whether it copies.
+    and put the pictures on the run's page.
+
+    Where the task repeats tokens, or with --repeated, also induction-head scores: how much each head looks at what followed the
+    same token before (prefix matching), how much at the token before, and whether it copies.
 
     The measurements of a run folder are kept there; those of a checkpoint, or with --initial, are only shown.
     """

@@ -36,7 +36,7 @@ class HuggingFace(nn.Module):
 
     def get_input_embeddings(self) -> nn.Module | None:
         """W_E; token t has row t + `token_shift`. None where inputs are no tokens."""
-        return None if self.project is not None else self.body.get_input_embeddings()  # type: ignore[no-any-return]
+        return None if self.project is not None else self.body.get_input_embeddings()
 
     def get_output_embeddings(self) -> nn.Module | None:
         """W_U, a row for each token; None where answers are no tokens."""

@@ -1,18 +1,18 @@
 """The copying score of a head: does what it writes raise the logit of the token that it looks at?
 
-After Elhage et al. (2021, "A Mathematical Framework for Transformer Circuits"): the full OV circuit of a head, W_U W_O W_V W_E, says
-by how much each token raises the logit of each when the head looks at it. With λ its eigenvalues,
+After Elhage et al. (2021, "A Mathematical Framework for Transformer Circuits"): the full OV circuit of a head, W_U W_O W_V W_E,
+says by how much each token raises the logit of each when the head looks at it. With λ its eigenvalues,
 
     copying = Σ λ / Σ |λ|,   in [-1, 1]
 
 1 if every eigenvalue is positive (tokens, or groups of tokens, raise themselves), about 0 for random weights, -1 if tokens lower
 themselves. It is the direct path from the embedding through this head alone to the logits: norms, biases and what other layers do
-to a token are left out. The eigenvalues that are not 0 are those of W_V (W_E W_U) W_O, which has one row for each dimension of the
-head, so that no matrix of vocabulary × vocabulary is made.
+to a token are left out. The eigenvalues that are not 0 are those of W_V (W_E W_U) W_O, which has one row for each dimension of
+the head, so that no matrix of vocabulary × vocabulary is made.
 
-It is not measured where the model does not say what its embeddings are (``get_input_embeddings`` and ``get_output_embeddings``, as
-in transformers; a model whose token t has row t + s of its embedding says s as ``token_shift``), or where W_V or W_O of a site is
-not found.
+It is not measured where the model does not say what its embeddings are (``get_input_embeddings`` and ``get_output_embeddings``,
+as in transformers; a model whose token t has row t + s of its embedding says s as ``token_shift``), or where W_V or W_O of a site
+is not found.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Copying:
         value, out = (_matrix(part) for part in self._weights[site.index])
         if self._tokens is None or not _fit(value, out, self._tokens, heads, value_heads):
             return {}
-        values = value.unflatten(0, (value_heads, -1)).repeat_interleave(heads // value_heads, dim=0)
-        outs = out.unflatten(1, (heads, -1)).transpose(0, 1)
+        values = [part for part in value.chunk(value_heads) for _ in range(heads // value_heads)]  # a group shares its values
+        outs = out.chunk(heads, dim=1)
         return {"copying": [positivity(v @ self._tokens @ o) for v, o in zip(values, outs, strict=True)]}
 
 
@@ -80,7 +80,7 @@ def _matrix(projection: Projection) -> Tensor:
 
 
 def _fit(value: Tensor, out: Tensor, tokens: Tensor, heads: int, value_heads: int) -> bool:
-    """Whether W_V reads what the embedding writes, W_O writes what the head of the model reads, and both are as wide as a head."""
+    """Whether W_V reads what the embedding writes, W_O writes what the logits are read from, and both are as wide as a head."""
     same = value.shape[1] == tokens.shape[0] and out.shape[0] == tokens.shape[1]
     whole = heads % value_heads == 0 and value.shape[0] % value_heads == 0 and out.shape[1] % heads == 0
     return same and whole and value.shape[0] // value_heads == out.shape[1] // heads

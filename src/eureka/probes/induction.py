@@ -6,7 +6,7 @@ looks at the *targets* T(i) = {j < i : t_{j-1} = t_i}, the tokens right after ea
 
     prefix_matching   the mean of Σ_{j ∈ T(i)} A_ij over the places i that have a target, after Olsson et al.
     prefix_chance     the same if attention were even: if all q·k were alike
-    previous_token    the mean of A_{i, i-1}; an induction head needs such a head before it, which tells each token its predecessor
+    previous_token    the mean of A_{i, i-1}; an induction head needs such a head below it, to tell tokens what they follow
     copying           in [-1, 1]: `eureka.probes.copying`
 
 A place that does not see itself is padding and does not count. Tokens that are not repeated have no targets: then there is no

@@ -152,7 +152,7 @@ def attention_maps(groups: Groups) -> list[AttentionMaps]:
     shapes = {i: _load(next(iter(those.values()))).shape for i, those in files.items()}
     largest = max(int(np.prod(shape)) for shape in shapes.values())
     most = max(1, MAP_BYTES // (FRAMES * largest))
-    chosen = sorted(_first_seeds(groups, list(files))[:most], key=lambda i: _place(groups, i))
+    chosen = sorted(first_seeds(groups, list(files))[:most], key=lambda i: _place(groups, i))
     frames = max(2, MAP_BYTES // (largest * len(chosen)))
     return [_maps(groups, groups.runs[i], files[i], shapes[i], frames) for i in chosen]
 
@@ -162,11 +162,11 @@ def maps_left_out(groups: Groups, shown: Sequence[AttentionMaps]) -> int:
     return sum(bool(run.folder.maps()) for run in groups.runs) - len(shown)
 
 
-def _first_seeds(groups: Groups, with_maps: Sequence[int]) -> list[int]:
+def first_seeds(groups: Groups, found: Sequence[int]) -> list[int]:
     """The runs in rounds: the first of each fix and panel, then the second of each, and so on."""
     rank: dict[tuple[int, int], int] = {}
     order: list[tuple[int, int, int, int]] = []
-    for i in sorted(with_maps, key=lambda i: _place(groups, i)):
+    for i in sorted(found, key=lambda i: _place(groups, i)):
         fix, panel, _ = _place(groups, i)
         rank[fix, panel] = rank.get((fix, panel), -1) + 1
         order.append((rank[fix, panel], panel, fix, i))
