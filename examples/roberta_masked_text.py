@@ -3,10 +3,10 @@
     python examples/roberta_masked_text.py                      # plain softmax
     python examples/roberta_masked_text.py --fix norm_softmax   # the same, with another attention
 
-The callback tells of plateaus and leaps, and logs what attention does. The default 1,000 steps took 110 s of processor time on one
-core of an AMD EPYC (OMP_NUM_THREADS=1), with norm_softmax 119 s. The loss fell from 7.63 to 6.01 (6.03 with norm_softmax, a
-mean over the last hundred steps): below 6.34, the level of who knows only how frequent a token is, above 5.80, that of who also
-knows the token where it is shown. There was no plateau that the callback told of and no leap, with either, in one seed each.
+The callback tells of plateaus and leaps, and logs what attention does. The default 1,000 steps took 110 s of processor time on
+one core of an AMD EPYC (OMP_NUM_THREADS=1), and 119 s with norm_softmax. The loss fell from 7.63 to 6.01 (6.03 with norm_softmax;
+means over the last hundred steps): below 6.34, the level of who knows only how frequent a token is, and above 5.80, that of who
+also knows the token where it is shown. The callback told of no plateau and no leap, with one seed each.
 """
 
 from __future__ import annotations

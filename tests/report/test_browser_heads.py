@@ -40,6 +40,12 @@ def test_every_head_is_drawn_beside_the_loss_and_the_run_that_leapt_comes_first(
     assert page.errors() == []
 
 
+def test_the_best_head_is_drawn_beside_entropy_and_gradients(page: Page) -> None:
+    first = """return document.getElementById('inside')._fullData.filter((t) => t.mode === 'lines' && t.yaxis === 'y3')[0].y"""
+    assert page.ask(first) == pytest.approx([max(step / 1000, 0.1) for step in range(0, 1200, 50)])
+    assert page.errors() == []
+
+
 @pytest.mark.parametrize("width", [320, 390])
 def test_nothing_sticks_out_on_a_phone(page: Page, width: int) -> None:
     page.width(width, mobile=True)

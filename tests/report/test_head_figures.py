@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eureka.report import head_figures as figures
+from eureka.report.attention_figures import attention_figure
 from eureka.report.groups import Groups
 from eureka.report.head_figures import head_figures
 from eureka.report.write import write_report
@@ -46,11 +47,27 @@ def test_every_head_has_a_curve_and_what_a_group_shares_counts_for_each(tmp_path
     assert TITLE in page
 
 
+def test_the_best_head_of_each_layer_stands_beside_those_of_other_fixes(
+    tmp_path: Path, plant: Any, plant_attention: Any, groups_of: GroupsOf
+) -> None:
+    plant_heads(plant(tmp_path / "study", leap=300))
+    plant_attention(plant(tmp_path / "study", {"attention.name": "norm_softmax"}))
+    found = attention_figure(groups_of(tmp_path / "study"))
+    assert found is not None
+    assert found.has_prefixes
+    scored, older = sorted(found.runs, key=lambda run: run.fix)
+    assert scored.prefix == [[max(step / 1000, 0.1) for step in range(0, 500, 50)]] * 2
+    assert older.prefix == []
+    page = write_report([tmp_path / "study"], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Prefix matching is that of the best head" in page
+
+
 def test_older_runs_and_tasks_that_repeat_nothing_have_no_such_figure(tmp_path: Path, plant: Any, plant_attention: Any) -> None:
     plant_attention(plant(tmp_path / "study"))
     page = write_report([tmp_path / "study"], tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Inside attention" in page
     assert TITLE not in page
+    assert "Prefix matching is" not in page
 
 
 def test_long_runs_are_thinned_and_of_too_many_the_first_seeds_are_shown(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eureka.report.attention_figures import first_seeds
+from eureka.report.attention_figures import first_seeds, is_scored
 from eureka.report.curve_data import Values, rounded
 from eureka.report.groups import Groups
 from eureka.report.report_run import Moment, ReportRun
@@ -59,14 +59,10 @@ MEASURES = {
 
 def head_figures(groups: Groups) -> list[HeadCurves]:
     """Every run that has induction-head scores, by fix, panel and seed; if they are too many, the first seeds of each."""
-    scored = [i for i, run in enumerate(groups.runs) if any(_is_scored(record) for record in run.attention)]
+    scored = [i for i, run in enumerate(groups.runs) if is_scored(run)]
     chosen = [groups.runs[i] for i in first_seeds(groups, scored)[:MOST]]
     chosen.sort(key=lambda run: (groups.fix_of(run).index, groups.panel_of(run), run.config.seed))
     return [_curves(groups, run, NUMBERS // len(chosen)) for run in chosen]
-
-
-def _is_scored(record: ProbeRecord) -> bool:
-    return any("prefix_matching" in site.values for site in record.sites)
 
 
 def _curves(groups: Groups, run: ReportRun, numbers: int) -> HeadCurves:

@@ -10,8 +10,7 @@ const HEAD_PICTURES = [
   { key: "ratio", title: "Gradient ratio, q and k to v", format: ".2~g", log: true },
 ];
 
-const lossOf = (run) =>
-  study.runs.find((other) => other.fix === run.fix && other.panel === run.panel && other.seed === run.seed);
+const lossOf = (run) => study.runs.find((other) => other.fix === run.fix && other.panel === run.panel && other.seed === run.seed);
 
 /* From the colour of the first layer to that of the last. */
 function layerColour(layer, layers, colours) {
@@ -21,7 +20,13 @@ function layerColour(layer, layers, colours) {
   return `rgb(${from.map((value, i) => Math.round(value + share * (to[i] - value))).join(",")})`;
 }
 
-const inCell = (index) => ({ type: "scatter", mode: "lines", xaxis: axis("x", index), yaxis: axis("y", index), showlegend: false });
+const inCell = (index) => ({
+  type: "scatter",
+  mode: "lines",
+  xaxis: axis("x", index),
+  yaxis: axis("y", index),
+  showlegend: false,
+});
 
 function headCurve(run, i, picture, index, colours) {
   const [layer, head] = run.heads[i];
@@ -73,9 +78,11 @@ function leapBand({ leap }, index, colours) {
 function headAxis(run, picture) {
   const values = known((run[picture.key] ?? []).flat());
   if (picture.key === "loss") return { range: [-0.02, 1].map((end) => end * (study.loss_top || 1)), nticks: 5, tickformat: "~g" };
-  if (picture.key === "copying") return { range: [Math.min(-0.05, extent(values, 0)[0] - 0.05), 1.03], nticks: 6, tickformat: "~g" };
+  const low = Math.min(-0.05, extent(values, 0)[0] - 0.05);
+  if (picture.key === "copying") return { range: [low, 1.03], nticks: 6, tickformat: "~g" };
   if (!picture.log) return { range: picture.range, nticks: 5, tickformat: "~g" };
-  const range = extent(values.filter((value) => value > 0), 1).map((end, i) => Math.log10(end) + (i ? 0.15 : -0.15));
+  const positive = values.filter((value) => value > 0);
+  const range = extent(positive, 1).map((end, i) => Math.log10(end) + (i ? 0.15 : -0.15));
   return { type: "log", range, tickvals: decades, ticktext: decades.map((tick) => String(Number(tick.toPrecision(1)))) };
 }
 
