@@ -43,6 +43,13 @@ def test_every_head_is_drawn_beside_the_loss_and_the_run_that_leapt_comes_first(
 def test_the_best_head_is_drawn_beside_entropy_and_gradients(page: Page) -> None:
     first = """return document.getElementById('inside')._fullData.filter((t) => t.mode === 'lines' && t.yaxis === 'y3')[0].y"""
     assert page.ask(first) == pytest.approx([max(step / 1000, 0.1) for step in range(0, 1200, 50)])
+    places = (
+        "const l = document.getElementById('inside')._fullLayout; return [1, 2, 3, 4].map((i) => l[`yaxis${i > 1 ? i : ''}`])"
+    )
+    below = page.ask(f"{places}.map((one) => one.domain)")
+    assert below[0] == below[1], "two pictures in a row"
+    assert below[2] == below[3]
+    assert below[2][1] < below[0][0] - 0.05, "and the others below them, with room for their headings"
     assert page.errors() == []
 
 

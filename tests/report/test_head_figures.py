@@ -14,7 +14,7 @@ from eureka.report.attention_figures import attention_figure
 from eureka.report.groups import Groups
 from eureka.report.head_figures import head_figures
 from eureka.report.write import write_report
-from eureka.runs import ProbeRecord, RecordLog, RunFolder, SiteRecord
+from eureka.runs import PositionShare, ProbeRecord, RecordLog, RunFolder, SiteRecord
 
 GroupsOf = Callable[[Path], Groups]
 TITLE = "What each head learned, and when"
@@ -30,7 +30,8 @@ def plant_heads(folder: RunFolder, steps: range = range(0, 500, 50)) -> None:
     log = RecordLog(folder.attention_file)
     log.open(0)
     for step in steps:
-        log.append(ProbeRecord(step, [SiteRecord(layer, f"blocks.{layer}", values(step, layer)) for layer in range(2)]))
+        sites = [SiteRecord(layer, f"blocks.{layer}", values(step, layer)) for layer in range(2)]
+        log.append(ProbeRecord(step, sites, PositionShare(site="blocks.0", logits=[0.5, 0.5])))
 
 
 def test_every_head_has_a_curve_and_what_a_group_shares_counts_for_each(tmp_path: Path, plant: Any, groups_of: GroupsOf) -> None:
