@@ -50,6 +50,7 @@ bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tasks
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.training
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.patched
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trainer
 
 # Damaged logs in all layouts, damaged run folders, hostile requests and answers of servers: none may give a traceback, hang or fill
 # the memory. The tests try a few of each.

@@ -93,10 +93,10 @@ def loop_cost(name: str, config: RunConfig, rate: float, rounds: int) -> LoopCos
         sizes = {"batch_size": config.training.batch_size, "validation_samples": config.training.validation_samples}
         config = config.but({f"training.{key}": max(1, int(size * LARGEST / flops)) for key, size in sizes.items()})
         flops = step_flops(config)
-    with tempfile.TemporaryDirectory() as place, _probed(config, Path(place) / "probed") as probed:
-        loop = _loop(config, Path(place) / "plain")
-        jobs = {"ours": lambda: _our_step(loop), "log": lambda: _our_log(loop), **_bare(config)}
-        jobs |= {"probed": lambda: _our_step(probed), "map": lambda: probed.attention.draw(0)}
+    with tempfile.TemporaryDirectory() as place, probed_loop(config, Path(place) / "probed") as probed:
+        loop = make_loop(config, Path(place) / "plain")
+        jobs = {"ours": lambda: our_step(loop), "log": lambda: our_log(loop), **_bare(config)}
+        jobs |= {"probed": lambda: our_step(probed), "map": lambda: probed.attention.draw(0)}
         times = interleaved(jobs, rounds, budget=30.0)
     ours = times["ours"] + times["log"] / config.training.log_every + times["map"] / loop.attention.map_every
     if config.training.probe_every:
@@ -110,7 +110,7 @@ def loop_cost(name: str, config: RunConfig, rate: float, rounds: int) -> LoopCos
     )
 
 
-def _loop(config: RunConfig, place: Path) -> Loop:
+def make_loop(config: RunConfig, place: Path) -> Loop:
     task, model = build(config)
     folder = RunFolder(place)
     folder.create()
@@ -120,21 +120,21 @@ def _loop(config: RunConfig, place: Path) -> Loop:
 
 
 @contextlib.contextmanager
-def _probed(config: RunConfig, place: Path) -> Iterator[Loop]:
+def probed_loop(config: RunConfig, place: Path) -> Iterator[Loop]:
     """A loop that looks at every step, if it looks at any."""
-    loop = _loop(config.but({"training.probe_every": min(1, config.training.probe_every)}), place)
+    loop = make_loop(config.but({"training.probe_every": min(1, config.training.probe_every)}), place)
     loop.attention.resume(None)
     with loop.attention.measuring(0):
         yield loop
 
 
-def _our_step(loop: Loop) -> None:
+def our_step(loop: Loop) -> None:
     loop.step %= loop.config.steps - 1  # the bench may need more steps than the recipe has
     loop.train_step()
     loop.replicas.agree(0)
 
 
-def _our_log(loop: Loop) -> None:
+def our_log(loop: Loop) -> None:
     loop.progress.count = max(1, loop.progress.count)
     loop.log()
 
@@ -144,15 +144,21 @@ def _bare(config: RunConfig) -> dict[str, Job]:
     task, model = build(config)
     optimiser = make_optimiser(model, config.training)
     generator, size = torch.Generator().manual_seed(config.training.seed), config.training.batch_size
+    return {"bare": lambda: _bare_step(task, model, optimiser, generator, size), "validation": bare_validation(config)}
+
+
+def bare_validation(config: RunConfig) -> Job:
+    """Loss and accuracy on as many samples as our loop validates on."""
+    task, model = build(config)
     held_out = task.sample(config.training.validation_samples, torch.Generator().manual_seed(0), "validation")
 
     @torch.no_grad()
     def validation() -> None:
-        outputs = torch.cat([model(part) for part in torch.split(held_out.inputs, size)])
+        outputs = torch.cat([model(part) for part in torch.split(held_out.inputs, config.training.batch_size)])
         task.loss(outputs, held_out).item()
         task.accuracy(outputs, held_out).item()
 
-    return {"bare": lambda: _bare_step(task, model, optimiser, generator, size), "validation": validation}
+    return validation
 
 
 def _bare_step(task: Task, model: nn.Module, optimiser: torch.optim.Optimizer, generator: torch.Generator, size: int) -> None:

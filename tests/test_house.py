@@ -146,6 +146,7 @@ def test_the_public_names_are_frozen_and_exist() -> None:
         "detect",
         "diagnose",
         "find_plateaus",
+        "induction_scores",
         "linear_probes",
         "make_operator",
         "patch",

@@ -10,7 +10,7 @@ GROUPS = {
     "Read a log": ("detect", "EurekaMoment", "find_plateaus", "read_log", "read_curve", "OnlineDetector"),
     "Find out why": ("diagnose", "Diagnosis", "Finding", "race", "Race", "Remedy"),
     "Fix": ("patch", "clear_start", "ClearStart", "attend", "make_operator", "Operator"),
-    "Look inside": ("AttentionProbe", "position_share", "attention_to", "linear_probes"),
+    "Look inside": ("AttentionProbe", "position_share", "attention_to", "induction_scores", "linear_probes"),
     "Train and report": ("recipe", "run_config", "RunConfig", "run", "RunResult", "write_report"),
     "Errors": ("EurekaError", "RequestError"),
 }

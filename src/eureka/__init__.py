@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from eureka.experiment import RunResult, run
     from eureka.patching.patch import patch
     from eureka.probes.attention import AttentionProbe
+    from eureka.probes.induction import induction_scores
     from eureka.probes.linear import linear_probes
     from eureka.probes.position_share import position_share
     from eureka.probes.regions import attention_to
@@ -61,6 +62,7 @@ __all__ = [
     "detect",
     "diagnose",
     "find_plateaus",
+    "induction_scores",
     "linear_probes",
     "make_operator",
     "patch",
@@ -83,6 +85,7 @@ _MODULES = {
     "attend": "eureka.attention.attend",
     "attention_to": "eureka.probes.regions",
     "find_plateaus": "eureka.curves.plateaus",
+    "induction_scores": "eureka.probes.induction",
     "linear_probes": "eureka.probes.linear",
     "patch": "eureka.patching.patch",
     "position_share": "eureka.probes.position_share",

@@ -47,6 +47,8 @@ Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is Non
 """A float that may be NaN; JSON has no NaN, so a file says null."""
 MEASURES = ("entropy", "participation", "spread", "near_uniform", "near_one_hot", "grad_q", "grad_k", "grad_v", "grad_ratio")
 """The measures of a `SiteRecord`, in the order in which people should see them."""
+INDUCTION = ("prefix_matching", "prefix_chance", "previous_token", "copying")
+"""More measures, of runs on tasks that repeat tokens: the induction-head scores of `eureka.probes.induction`."""
 T = TypeVar("T")
 
 
@@ -180,10 +182,11 @@ class ProbeRecord:
 
     def scalars(self, prefix: str = "attention", *, per_layer: bool = True) -> dict[str, float]:
         """For loggers: the mean over heads of every measure, of every site or over all of them, and the position shares."""
+        names = (*MEASURES, *INDUCTION)
         if per_layer:
-            means = {f"{prefix}/{site.name}/{measure}": site.mean(measure) for site in self.sites for measure in MEASURES}
+            means = {f"{prefix}/{site.name}/{measure}": site.mean(measure) for site in self.sites for measure in names}
         else:
-            means = {f"{prefix}/{measure}": self._mean(measure) for measure in MEASURES}
+            means = {f"{prefix}/{measure}": self._mean(measure) for measure in names}
         if (share := self.position_share) is not None:
             means |= {f"{prefix}/position_share_of_input": share.of_input, f"{prefix}/position_share_of_logits": share.of_logits}
         return {name: value for name, value in means.items() if value is not None and math.isfinite(value)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from eureka.experiment import build
 from eureka.forks.given import Given
 from eureka.forks.rates import lasting_rate
 from eureka.probes.attention import AttentionProbe
+from eureka.probes.induction import induction_scores
 from eureka.probes.linear import linear_probes
 from eureka.runs import ProbeRecord, Readings, RunFolder
 from eureka.tasks.task import Batch, Task
@@ -159,8 +160,24 @@ def probe_attention(snapshot: Snapshot, samples: int) -> ProbeRecord:
     snapshot.model.eval()
     with AttentionProbe(snapshot.model, samples=None) as probe, probe.look():
         probe.steps = snapshot.step
+        if (repeats := snapshot.task.repeats(batch)) is not None:
+            probe.show(repeats.tokens, repeats.asked)
         snapshot.task.loss(snapshot.model(batch.inputs), batch).backward()  # type: ignore[no-untyped-call]
     return probe.records[0]
+
+
+def with_repeated_tokens(record: ProbeRecord, snapshot: Snapshot, samples: int) -> ProbeRecord:
+    """The record with the induction-head scores on random tokens, said twice (or more often, if there are few tokens)."""
+    task = snapshot.task
+    if task.vocabulary is None:
+        raise RequestError("--repeated needs a task whose inputs are tokens; this one shows features or pictures.")
+    length = task.input_shape[0]
+    drawn = torch.rand(samples, task.vocabulary - 1, generator=Generator().manual_seed(SEED))
+    once = 1 + drawn.topk(min(length // 2, task.vocabulary - 1), dim=1).indices  # all different; 0 is often a mask
+    inputs = once.repeat(1, length)[:, :length]
+    scores = {site.index: site.values for site in induction_scores(snapshot.model, inputs)}
+    sites = [replace(site, values=site.values | scores.get(site.index, {})) for site in record.sites]
+    return replace(record, sites=sites)
 
 
 def probe_answers(snapshot: Snapshot, on_fit: Callable[[int, int], None] | None = None) -> Readings:

@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from eureka.cli.probe import probe
-from eureka.config import RunConfig
+from eureka.config import RunConfig, run_config
 from eureka.errors import RequestError, WorkError
 from eureka.experiment import build, run
 from eureka.formats import percent
@@ -43,6 +43,35 @@ def test_the_table_has_a_row_for_every_layer_and_head(folder: Path) -> None:
     assert lines[0].startswith("run at step 24")
     assert sum(line.strip().startswith("blocks.0.attention ") for line in lines) == 2
     assert all(word in lines[2] for word in ("entropy / log n", "spread of q·k", "|∂W_Q|", "q, k to v"))
+
+
+@pytest.fixture
+def copier(tiny: RunConfig, tmp_path: Path) -> Path:
+    """A run on repeated tokens."""
+    task = {"name": "induction", "vocabulary": 12, "length": 13, "shortest_lag": 3, "longest_lag": 5}
+    model = {"name": "decoder", "dim": 16, "depth": 2, "heads": 1}
+    run(run_config(task=task, model=model, attention={"name": "softmax"}, training=tiny.training), tmp_path / "copier")
+    return tmp_path / "copier"
+
+
+def test_induction_heads_are_scored_where_the_task_repeats_tokens(copier: Path, folder: Path) -> None:
+    told = called(str(copier))
+    assert "induction-head scores" in told
+    assert all(word in told for word in ("prefix matching", "if even", "previous token", "copying"))
+    assert "What each head learned, and when" in (copier / "report.html").read_text(encoding="utf-8")
+    assert "induction-head scores" not in called(str(folder))
+    assert "What each head learned" not in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_random_tokens_said_twice_can_be_shown_instead(copier: Path, folder: Path) -> None:
+    own, repeated = (json.loads(called(str(copier), "--json", *more))["sites"][1]["values"] for more in ((), ("--repeated",)))
+    assert own["prefix_chance"] != repeated["prefix_chance"]
+    even = [(1 + (i == 12)) / (i + 1) for i in range(6, 13)]  # six different tokens, said twice, and then the first again
+    assert repeated["prefix_chance"] == pytest.approx([sum(even) / 7])
+    assert own["copying"] == repeated["copying"]
+    assert own["entropy"] == repeated["entropy"]
+    with pytest.raises(RequestError, match="--repeated needs a task whose inputs are tokens"):
+        called(str(folder), "--repeated")
 
 
 def test_the_position_share_is_a_sentence_and_the_document_has_its_numbers(folder: Path) -> None:

@@ -16,7 +16,7 @@ from eureka.tasks.induction import Induction
 from eureka.tasks.registry import TASKS
 from eureka.tasks.regression import Regression
 from eureka.tasks.sums import PrefixSum, WindowSum
-from eureka.tasks.task import IGNORED, Batch, SequenceTask
+from eureka.tasks.task import IGNORED, Batch, Repeats, SequenceTask, Task
 
 N = 10_000
 
@@ -213,3 +213,37 @@ def test_a_chain_is_the_same_rule_on_tiles_and_on_digits() -> None:
     assert len(on_tiles.levels()) == 4
     assert on_tiles.input_shape == (48, 16)
     assert on_digits.input_shape == (1, 16, 48)
+
+
+def targets(repeats: Repeats) -> Tensor:
+    """(n, N, N): where an induction head at each asked place looks, place by place."""
+    n, length = repeats.tokens.shape
+    found = torch.zeros(n, length, length, dtype=torch.bool)
+    for b, i, j in itertools.product(range(n), range(length), range(length)):
+        found[b, i, j] = bool(repeats.asked[b, i]) and 0 < j < i and bool(repeats.tokens[b, j - 1] == repeats.tokens[b, i])
+    return found
+
+
+def test_an_induction_head_finds_the_answer_of_every_place_that_is_asked_for() -> None:
+    task = Induction(vocabulary=12, length=14, shortest_lag=3, longest_lag=5)
+    batch = task.sample(8, Generator().manual_seed(0))
+    looks = targets(task.repeats(batch))
+    assert torch.equal(looks.any(-1), batch.labels != IGNORED)
+    b, i, j = looks.nonzero(as_tuple=True)
+    assert torch.equal(batch.inputs[b, j], batch.labels[b, i])
+
+
+def test_the_last_item_finds_its_label_behind_the_items_of_its_class() -> None:
+    task = Classification(context=6, burstiness=2, labels=5, item_classes=8)
+    batch = task.sample(16, Generator().manual_seed(0))
+    b, i, j = targets(task.repeats(batch)).nonzero(as_tuple=True)
+    assert len(b) == 2 * 16
+    assert (i == 12).all()
+    found = batch.steps["context_labels"][b, (j - 1) // 2]
+    assert (j % 2 == 1).all()
+    assert torch.equal(found, batch.labels[b])
+
+
+@pytest.mark.parametrize("task", [Regression(), WindowSum()])
+def test_tasks_that_repeat_nothing_say_so(task: Task) -> None:
+    assert task.repeats(task.sample(2, Generator().manual_seed(0))) is None

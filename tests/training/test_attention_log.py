@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from eureka.attention.registry import FIXES
 from eureka.config import RunConfig, run_config
 from eureka.errors import DamagedRunError, RequestError
 from eureka.experiment import build, run
-from eureka.runs import ProbeRecord, RunFolder
+from eureka.probes.induction import induction_scores
+from eureka.runs import INDUCTION, ProbeRecord, RunFolder
 from eureka.training.checkpoint import checkpoint_files, load_checkpoint, save_checkpoint
 from eureka.training.loop import VALIDATION_SEED
 from eureka.training.signals import Interrupted
@@ -99,9 +101,40 @@ def of_hugging_face(tiny: RunConfig) -> RunConfig:
     return run_config(task=task, model=model, attention={"name": "norm_softmax"}, training=tiny.training)
 
 
-@pytest.mark.parametrize("what", [*CHANGES, "Hugging Face"])
+def of_induction(tiny: RunConfig, **model: Any) -> RunConfig:
+    task = {"name": "induction", "vocabulary": 12, "length": 12, "shortest_lag": 3, "longest_lag": 5}
+    model = {"name": "decoder", "dim": 16, "depth": 2, **model}
+    return run_config(task=task, model=model, attention={"name": "softmax"}, training=tiny.training)
+
+
+def test_a_task_that_repeats_tokens_logs_the_induction_head_scores_of_the_training_step_itself(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    config = of_induction(tiny)
+    run(config.but({"training.probe_every": 7}), tmp_path)
+    lines = RunFolder(tmp_path).attention()
+    assert [line.step for line in lines] == [0, 7, 14, 21]
+    task, model = build(config)
+    batch = task.sample(config.training.batch_size, torch.Generator().manual_seed(config.training.seed))
+    for site, scores in zip(lines[0].sites, induction_scores(model, batch.inputs), strict=True):
+        for measure, values in scores.values.items():  # every place that has a target is asked for
+            assert site.values[measure] == pytest.approx(values, rel=1e-4), measure
+    assert lines[0].sites[0].values["copying"] != lines[-1].sites[0].values["copying"]
+
+
+def test_a_task_that_repeats_nothing_logs_no_such_scores(tiny: RunConfig, tmp_path: Path) -> None:
+    run(tiny, tmp_path)
+    assert not any(set(INDUCTION) & set(site.values) for line in RunFolder(tmp_path).attention() for site in line.sites)
+
+
+@pytest.mark.parametrize("what", [*CHANGES, "Hugging Face", "induction", "induction by Hugging Face"])
 def test_looking_changes_no_loss_and_no_weight_by_a_single_bit(tiny: RunConfig, tmp_path: Path, what: str) -> None:
-    config = of_hugging_face(tiny) if what == "Hugging Face" else tiny.but(CHANGES[what])
+    others: dict[str, Callable[[], RunConfig]] = {
+        "Hugging Face": lambda: of_hugging_face(tiny),
+        "induction": lambda: of_induction(tiny),
+        "induction by Hugging Face": lambda: of_induction(tiny, name="hf_gpt2"),
+    }
+    config = others[what]() if what in others else tiny.but(CHANGES[what])
     for every in (0, 3):
         run(config.but({"training.probe_every": every}), tmp_path / str(every))
     blind, seeing = tmp_path / "0", tmp_path / "3"

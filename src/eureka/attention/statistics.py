@@ -15,7 +15,7 @@ takes half of the time while a block has enough rows for the keys to be worth re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ from eureka.attention.variance import row_blocks, row_variance, rows_in_block
 FEW, FEW_CAUSAL = 4, 16
 """Rows in a block up to which two fused calls are the faster way to the participation; a causal call skips half of its work.
 Measured, fused ÷ blocks: 2.5, 2.1, 1.4 to 1.6, 0.75 for blocks of 32, 16, 8 and 4 rows, causal 1.0, 0.8, 0.55 to 0.75, 0.6."""
+Cells = Callable[[slice], Tensor]
+"""Chosen keys of some rows: from a slice of the rows to a boolean, broadcastable to (B, H, rows, K)."""
 LARGEST = 200.0
 """Of the LSE of centred keys: beyond it single precision would lose more than 1e-4 nats in LSE(β) - β·q·E[k]."""
 
@@ -66,6 +68,27 @@ def participation(q: Tensor, k: Tensor, beta: Beta, mask: Mask | Tensor | None =
         if lse.abs().max() < LARGEST:
             return (_kernel(2 * q, k, mask)[1] - 2 * lse).exp() * _sees_any(q, k, mask)
     return _by_blocks(q, k, mask, _squares)
+
+
+@torch.no_grad()
+def attention_shares(
+    q: Tensor, k: Tensor, beta: Beta, regions: Sequence[Cells], mask: Mask | Tensor | None = None
+) -> list[Tensor]:
+    """The share of each row's attention that its chosen keys get, (B, H, Q) for each region; 0 for a row that sees no key.
+
+    >>> q, k = torch.zeros(1, 1, 4, 2), torch.randn(1, 1, 4, 2)
+    >>> first = lambda rows: torch.tensor([True, False, False, False])
+    >>> attention_shares(q, k, 1.0, [first], Causal())[0].flatten().tolist()
+    [1.0, 0.5, 0.3333333432674408, 0.25]
+    """
+    mask = checked(q, k, None, mask)
+    q, k = _scaled(q, k, beta)
+    parts = []
+    with full_precision(q):
+        for rows in row_blocks(q, k.shape[2]):
+            weights = _weights(q[:, :, rows] @ k.transpose(-2, -1), rows_of(mask, rows))
+            parts.append(torch.stack([(weights * cells(rows)).sum(dim=-1) for cells in regions]))
+    return list(torch.cat(parts, dim=-1))
 
 
 @torch.no_grad()

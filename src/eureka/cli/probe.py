@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +29,12 @@ COLUMNS = {
     "grad_v": "|∂W_V|",
     "grad_ratio": "q, k to v",
 }
+INDUCTION = {
+    "prefix_matching": "prefix matching",
+    "prefix_chance": "if even",
+    "previous_token": "previous token",
+    "copying": "copying",
+}
 
 
 def probe(
@@ -40,6 +46,10 @@ def probe(
             "--linear", help="Also say which answers can be read off each layer, before and after; says how long it takes."
         ),
     ] = False,
+    repeated: Annotated[
+        bool,
+        typer.Option("--repeated", help="Score induction heads on random tokens, said twice, and not on the task's own samples."),
+    ] = False,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Samples to look at.")] = 256,
     output: Annotated[
         Path | None,
@@ -49,6 +59,9 @@ def probe(
 ) -> None:
     """Show entropy, spread and gradients of every layer and head of a trained model, how much of its first attention is position,
     and put the pictures on the run's page.
+
+    Where the task repeats tokens, or with --repeated, also induction-head scores: how much each head looks at what followed the
+    same token before (prefix matching), how much at the token before, and whether it copies.
 
     The measurements of a run folder are kept there; those of a checkpoint, or with --initial, are only shown.
     """
@@ -61,6 +74,8 @@ def probe(
         raise RequestError(f"cannot write {page}: there is no folder {page.parent}.")
     snapshot = snapshots.initial_snapshot(folder) if initial else snapshots.trained_snapshot(folder, file)
     record = snapshots.probe_attention(snapshot, samples)
+    if repeated:
+        record = snapshots.with_repeated_tokens(record, snapshot, samples)
     stages = _linear(folder if whole else None, snapshot) if linear else {}
     if not json:
         _print(record, stages, f"{folder.name} at step {snapshot.step:,}")
@@ -111,8 +126,10 @@ def _document(folder: RunFolder, record: ProbeRecord, stages: dict[str, Readings
 def _print(record: ProbeRecord, stages: dict[str, Readings], title: str) -> None:
     from eureka.cli.table import print_table
 
-    shown = [name for name in COLUMNS if any(name in site.values for site in record.sites)]
+    shown, scores = _measured(record, COLUMNS), _measured(record, INDUCTION)
     print_table(["layer", "head", *(COLUMNS[name] for name in shown)], _rows(record, shown), title)
+    if scores:
+        print_table(["layer", "head", *(INDUCTION[name] for name in scores)], _rows(record, scores), "induction-head scores")
     if record.position_share is not None:
         sys.stdout.write(f"{record.position_share}\n")
     if stages:
@@ -120,6 +137,10 @@ def _print(record: ProbeRecord, stages: dict[str, Readings], title: str) -> None
         columns = ["layer", "head", "answer", *accuracies, "chance", "bits", "of"]
         found = zip(*(stage.found for stage in stages.values()), strict=True)
         print_table(columns, map(_answer_row, found), "accuracy of logistic probes: z of each head, then the whole block")
+
+
+def _measured(record: ProbeRecord, names: Iterable[str]) -> list[str]:
+    return [name for name in names if any(name in site.values for site in record.sites)]
 
 
 def _rows(record: ProbeRecord, shown: Sequence[str]) -> Iterator[list[str]]:

@@ -32,6 +32,15 @@ class HuggingFace(nn.Module):
         self.body = body
         self.project = None if vocabulary else nn.Linear(input_shape[1], dim)
         self.head = nn.Linear(dim, classes)
+        self._answers_tokens = classes == vocabulary
+
+    def get_input_embeddings(self) -> nn.Module | None:
+        """W_E; token t has row t + `token_shift`. None where inputs are no tokens."""
+        return None if self.project is not None else self.body.get_input_embeddings()
+
+    def get_output_embeddings(self) -> nn.Module | None:
+        """W_U, a row for each token; None where answers are no tokens."""
+        return self.head if self._answers_tokens else None
 
     def forward(self, inputs: Tensor) -> Tensor:
         given = {"input_ids": inputs + self.token_shift} if self.project is None else {"inputs_embeds": self.project(inputs)}

@@ -97,6 +97,15 @@ class Transformer(nn.Module):
         self._sharpen(settings.qk_init_scale)
         if settings.tied:
             self._tie(classes, vocabulary)
+        self._answers_tokens = classes == vocabulary
+
+    def get_input_embeddings(self) -> nn.Embedding | None:
+        """W_E, a row for each token, named as in transformers; None where inputs are no tokens."""
+        return self.embed.table if isinstance(self.embed, TokenEmbedding) else None
+
+    def get_output_embeddings(self) -> nn.Linear | None:
+        """W_U, a row for each token; None where answers are no tokens."""
+        return self.head if self._answers_tokens else None
 
     def _initialise(self, std: float) -> None:
         for module in self.modules():

@@ -9,12 +9,14 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from eureka.errors import RequestError, WorkError
 from eureka.patching.attach import AttentionCall, Layers, OptimiserSteps, Site, attached
 from eureka.probes.capture import sites_of
+from eureka.probes.copying import Copying
 from eureka.probes.head_statistics import head_statistics
+from eureka.probes.induction import Shown, attention_scores
 from eureka.probes.position_share import FirstAttention
 from eureka.probes.projections import projections
 from eureka.runs import ProbeRecord, SiteRecord
@@ -23,7 +25,8 @@ from eureka.runs import ProbeRecord, SiteRecord
 class AttentionProbe:
     """Entropy, Σp², row spread and q, k, v gradients of every layer and head, at an interval of training steps.
 
-    Unless `layers` leaves some out, a record also has the position share of the first attention (`eureka.position_share`).
+    Unless `layers` leaves some out, a record also has the position share of the first attention (`eureka.position_share`). After
+    `show`, it has the induction-head scores of the tokens that were shown (`eureka.induction_scores`).
 
     It follows the optimiser that trains the model: it measures the first forward pass of a step, and the gradients that are
     there after ``optimiser.step()``. Between the steps that it measures, nothing is attached to the model. Where no optimiser
@@ -64,6 +67,8 @@ class AttentionProbe:
         self._heads: dict[int, dict[str, int]] = {}
         self._all_sites = layers is None
         self._first = FirstAttention(model, self.sites, self._is_wanted, samples)
+        self._copying = Copying(model, self.sites)
+        self._shown: Shown | None = None
         self._attached: ExitStack | None = None
         self._any_mode = False
         self._on_failure = on_failure
@@ -74,6 +79,19 @@ class AttentionProbe:
         """Finish a step by hand, while the gradients of its backward pass are there; optimisers are no longer followed."""
         self._optimiser.close()
         self._finish_step()
+
+    @property
+    def measures(self) -> bool:
+        """Whether the coming pass is measured."""
+        return self._attached is not None
+
+    def show(self, tokens: Tensor, asked: Tensor | None = None) -> None:
+        """Say which tokens the coming pass sees: the record of this step then has induction-head scores.
+
+        tokens   (B, N) integers: two places that hold the same token have the same number
+        asked    (B, N) boolean: the places at which prefix matching counts; None for all
+        """
+        self._shown = Shown(tokens, asked)
 
     @contextmanager
     def look(self) -> Iterator[None]:
@@ -138,6 +156,7 @@ class AttentionProbe:
                 f"the probe saw no attention call in step {self.steps}: the model did not run, or it runs compiled;"
                 " probe the model without torch.compile."
             )
+        self._copying.begin()
         sites = [self._site_record(site, number) for number, site in enumerate(self.sites) if site.index in self._measured]
         self.records.append(ProbeRecord(self.steps, sites, self._first.share))
         if self.on_record is not None:
@@ -149,6 +168,8 @@ class AttentionProbe:
         found = {f"grad_{letter}": gradient for letter, gradient in parts.items() if gradient is not None}
         if len(found) == 3:
             found["grad_ratio"] = gradient_ratio(found["grad_q"], found["grad_k"], found["grad_v"])
+        if "previous_token" in values:
+            found |= self._copying.scores(site, self._heads[site.index]["q"], self._heads[site.index]["v"])
         return SiteRecord(site.index, site.name, values | found)
 
     def _observe(self, site: Site, call: AttentionCall) -> None:
@@ -158,6 +179,8 @@ class AttentionProbe:
                 self._first.observe(site, call)
             if site.index not in self._measured and self._is_wanted():
                 self._measured[site.index] = head_statistics(call, self.samples)
+                if self._shown is not None and self._shown.fits(call):
+                    self._measured[site.index] |= attention_scores(call, self._shown, self.samples)
                 self._heads[site.index] = {"q": call.q.shape[1], "k": call.k.shape[1], "v": call.v.shape[1]}
         except Exception as error:
             self._failed(error)
@@ -175,6 +198,7 @@ class AttentionProbe:
 
     def _detach(self) -> None:
         self._first.detach()
+        self._shown = None
         if self._attached is not None:
             self._attached.close()
             self._attached = None

@@ -30,23 +30,23 @@ def head_statistics(call: AttentionCall, samples: int | None = None) -> dict[str
     Weights that are no distribution (linear, sigmoid) are taken as |w| / Σ|w|.
     """
     q, k, mask = first_samples(call, samples)
-    entropy, squares = _of_softmax(call, q, k, mask) if _in_family(call) else _of_weights(call, q, k, mask)
+    entropy, squares = _of_softmax(call, q, k, mask) if in_family(call) else _of_weights(call, q, k, mask)
     n = _visible(q, k, mask).to(entropy.dtype)
     several, any_ = n >= 2, n >= 1
     share = entropy / n.clamp_min(2).log()
     return {
-        "entropy": _head_means(share, several),
-        "participation": _head_means(squares, any_),
+        "entropy": head_means(share, several),
+        "participation": head_means(squares, any_),
         "spread": head_spread(q, k, mask),
-        "near_uniform": _head_means((share >= NEAR_UNIFORM).to(share.dtype), several),
-        "near_one_hot": _head_means((squares >= NEAR_ONE_HOT).to(share.dtype), several),
+        "near_uniform": head_means((share >= NEAR_UNIFORM).to(share.dtype), several),
+        "near_one_hot": head_means((squares >= NEAR_ONE_HOT).to(share.dtype), several),
     }
 
 
 @torch.no_grad()
 def head_spread(q: Tensor, k: Tensor, mask: Mask) -> list[float]:
     """The standard deviation of a row of q·k over its visible keys, head by head: the mean over rows that see two or more."""
-    return _head_means(row_spread(q, k, mask), _visible(q, k, mask) >= 2)
+    return head_means(row_spread(q, k, mask), _visible(q, k, mask) >= 2)
 
 
 def _visible(q: Tensor, k: Tensor, mask: Mask) -> Tensor:
@@ -71,7 +71,7 @@ def _batched(mask: Tensor, batch: int) -> bool:
     return mask.dim() in (2, 4) and mask.shape[0] == batch and not (mask.dim() == 2 and mask.dtype != torch.bool)
 
 
-def _in_family(call: AttentionCall) -> bool:
+def in_family(call: AttentionCall) -> bool:
     return call.operator is None or isinstance(call.operator, SoftmaxFamily)
 
 
@@ -97,7 +97,7 @@ def _of_weights(call: AttentionCall, q: Tensor, k: Tensor, mask: Mask) -> tuple[
     return -torch.xlogy(p, p).sum(dim=-1), p.square().sum(dim=-1)
 
 
-def _head_means(values: Tensor, counted: Tensor) -> list[float]:
+def head_means(values: Tensor, counted: Tensor) -> list[float]:
     """(B, H, Q) → the mean of each head over the rows that count; NaN if none does."""
     total = torch.where(counted, values, 0.0).sum(dim=(0, 2))
     means: list[float] = (total / counted.sum(dim=(0, 2))).tolist()

@@ -1,4 +1,4 @@
-"""Find the weights W_Q, W_K and W_V of a site, and how large their gradients are."""
+"""Find the weights W_Q, W_K, W_V and W_O of a site, and how large the gradients of the first three are."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ KEYS_AND_VALUES = ("kv", "to_kv", "kv_proj", "Wkv")
 INTERLEAVED = ("query_key_value",)
 """Names of one projection that holds q, k and v of the first head, then those of the second, as in GPT-NeoX and BLOOM."""
 
+OUT = ("out", "out_proj", "o_proj", "c_proj", "dense", "proj", "to_out", "wo", "w_o", "out_lin", "o")
+"""Usual names of the projection W_O behind the heads."""
+BESIDE = "output.dense"
+"""Where BERT and its relatives keep it: beside the module that attends."""
+
 
 class Projection(NamedTuple):
-    """W_Q, W_K or W_V: a parameter, and a function that takes its part of a tensor of that shape, as (outputs, inputs)."""
+    """W_Q, W_K, W_V or W_O: a parameter, and a function that takes its part of a tensor of that shape, as (outputs, inputs)."""
 
     parameter: nn.Parameter
     rows: Callable[[Tensor], Tensor]
@@ -62,6 +67,15 @@ def projections(site: Site) -> dict[str, Projection]:
             parts = _interleaved(layer, site) if name in INTERLEAVED else _stacked(layer, site, "kv" if "q" in apart else "qkv")
             return {**parts, **apart}
     return apart
+
+
+def output_projection(model: nn.Module, site: Site) -> Projection | None:
+    """W_O of a site; None where it cannot be found."""
+    layer = _first(site.module, OUT)
+    if layer is None:
+        around = model.get_submodule(site.name.rpartition(".")[0])
+        layer = dict(around.named_modules()).get(BESIDE)
+    return _whole(layer) if layer is not None else None
 
 
 def _of_multihead(module: nn.MultiheadAttention) -> dict[str, Projection]:

@@ -44,6 +44,8 @@ class AttentionCurves:
     ratio: list[Values]
     share: Values
     """the position share of the logits of the first attention; empty in a run that did not measure it"""
+    prefix: list[Values]
+    """prefix matching of the best head of each layer; empty where the task repeats nothing"""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class AttentionFigure:
     @property
     def has_shares(self) -> bool:
         return any(run.share for run in self.runs)
+
+    @property
+    def has_prefixes(self) -> bool:
+        return any(run.prefix for run in self.runs)
 
 
 @dataclass(frozen=True)
@@ -102,8 +108,9 @@ def attention_figure(groups: Groups) -> AttentionFigure | None:
     layers = max((len(record.sites) for run in runs for record in run.attention), default=0)
     if not layers:
         return None
-    columns = len(MEASURES) + 1  # and the position share; of each a bucket has two points
-    buckets = max(10, min(BUCKETS, NUMBERS // (2 * columns * (len(MEASURES) * layers + 1) * len(runs))))
+    by_layer = len(MEASURES) + any(is_scored(run) for run in runs)
+    columns, numbers = by_layer + 1, by_layer * layers + 1  # and the position share; of each a bucket has two points
+    buckets = max(10, min(BUCKETS, NUMBERS // (2 * columns * numbers * len(runs))))
     steps = SharedSteps()
     curves = [_attention_curves(groups, run, layers, buckets, steps) for run in runs]
     return AttentionFigure(layers, steps.lists, curves)
@@ -112,7 +119,9 @@ def attention_figure(groups: Groups) -> AttentionFigure | None:
 def _attention_curves(groups: Groups, run: ReportRun, layers: int, buckets: int, steps: SharedSteps) -> AttentionCurves:
     by_layer = {measure: _layers(run.attention, measure, layers) for measure in MEASURES}
     share = np.array([record.position_share.of_logits if record.position_share else np.nan for record in run.attention])
-    chosen = thin([*(_mean_of_layers(values) for values in by_layer.values()), share], buckets=buckets)
+    prefix = _best_heads(run.attention, layers)
+    scored = [_highest(prefix)] if is_scored(run) else []
+    chosen = thin([*(_mean_of_layers(values) for values in by_layer.values()), *scored, share], buckets=buckets)
     entropy, ratio = ([[rounded(value, 4) for value in layer[chosen]] for layer in by_layer[measure]] for measure in MEASURES)
     return AttentionCurves(
         fix=groups.fix_of(run).index,
@@ -124,7 +133,28 @@ def _attention_curves(groups: Groups, run: ReportRun, layers: int, buckets: int,
         entropy=entropy,
         ratio=ratio,
         share=[rounded(value, 4) for value in share[chosen]] if np.isfinite(share).any() else [],
+        prefix=[[rounded(value, 4) for value in layer[chosen]] for layer in prefix] if scored else [],
     )
+
+
+def is_scored(run: ReportRun) -> bool:
+    """Whether a run has induction-head scores."""
+    return any("prefix_matching" in site.values for record in run.attention for site in record.sites)
+
+
+def _best_heads(records: Sequence[ProbeRecord], layers: int) -> Array:
+    """The highest prefix matching of each layer, (layer, record); NaN where it was not measured."""
+    found = np.full((layers, len(records)), np.nan)
+    for i, record in enumerate(records):
+        for layer, site in enumerate(record.sites):
+            found[layer, i] = max((v for v in site.values.get("prefix_matching", []) if np.isfinite(v)), default=np.nan)
+    return found
+
+
+def _highest(values: Array) -> Array:
+    """Of all layers; NaN where none was measured."""
+    highest: Array = np.where(np.isfinite(values), values, -np.inf).max(axis=0)
+    return np.where(np.isfinite(highest), highest, np.nan)
 
 
 def _layers(records: Sequence[ProbeRecord], measure: str, layers: int) -> Array:
@@ -152,7 +182,7 @@ def attention_maps(groups: Groups) -> list[AttentionMaps]:
     shapes = {i: _load(next(iter(those.values()))).shape for i, those in files.items()}
     largest = max(int(np.prod(shape)) for shape in shapes.values())
     most = max(1, MAP_BYTES // (FRAMES * largest))
-    chosen = sorted(_first_seeds(groups, list(files))[:most], key=lambda i: _place(groups, i))
+    chosen = sorted(first_seeds(groups, list(files))[:most], key=lambda i: _place(groups, i))
     frames = max(2, MAP_BYTES // (largest * len(chosen)))
     return [_maps(groups, groups.runs[i], files[i], shapes[i], frames) for i in chosen]
 
@@ -162,11 +192,11 @@ def maps_left_out(groups: Groups, shown: Sequence[AttentionMaps]) -> int:
     return sum(bool(run.folder.maps()) for run in groups.runs) - len(shown)
 
 
-def _first_seeds(groups: Groups, with_maps: Sequence[int]) -> list[int]:
+def first_seeds(groups: Groups, found: Sequence[int]) -> list[int]:
     """The runs in rounds: the first of each fix and panel, then the second of each, and so on."""
     rank: dict[tuple[int, int], int] = {}
     order: list[tuple[int, int, int, int]] = []
-    for i in sorted(with_maps, key=lambda i: _place(groups, i)):
+    for i in sorted(found, key=lambda i: _place(groups, i)):
         fix, panel, _ = _place(groups, i)
         rank[fix, panel] = rank.get((fix, panel), -1) + 1
         order.append((rank[fix, panel], panel, fix, i))

@@ -10,12 +10,13 @@ from eureka.report.curve_data import CurveData
 from eureka.report.details import ConfigDetails, Plateau, Told
 from eureka.report.document import document
 from eureka.report.groups import Fix
+from eureka.report.head_figures import HeadCurves
 from eureka.report.headline import Sentence
 from eureka.report.introduction import FixLine, TaskCard, Use
 from eureka.report.results import Download, HeatMap, Table
 from eureka.study.commands import Commands
 
-SCRIPTS = ("common.js", "layout.js", "curves.js", "waiting.js", "attention.js", "maps.js", "readings.js", "page.js")
+SCRIPTS = ("common.js", "layout.js", "curves.js", "waiting.js", "attention.js", "heads.js", "maps.js", "readings.js", "page.js")
 """The parts of the page's own script, each after those that it needs."""
 LIVE = ("live.js",)
 """The parts that keep the page of a running study up to date."""
@@ -27,6 +28,7 @@ class ScriptData(CurveData):
 
     waiting: list[WaitingPicture]
     inside: AttentionFigure | None
+    heads: list[HeadCurves]
     maps: list[AttentionMaps]
     readings: list[ReadingPicture]
 
@@ -60,6 +62,8 @@ class Page:
     versions: Told
     plateau: Plateau | None
     again: Commands
+    first_heads: int
+    """the run whose heads are shown at first"""
     first_map: int
     """the run whose maps are shown at first"""
     maps_left_out: int

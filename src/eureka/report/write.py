@@ -13,6 +13,7 @@ from eureka.report.comparisons import WaitingFigure, comparisons_csv, verdicts, 
 from eureka.report.curve_data import curve_data
 from eureka.report.details import again, config_details, plateau, runs_table, versions
 from eureka.report.groups import Groups
+from eureka.report.head_figures import head_figures
 from eureka.report.headline import conclusion, headline, notes
 from eureka.report.introduction import fix_lines, task_cards, use
 from eureka.report.page import Page, ScriptData, render
@@ -87,6 +88,7 @@ def _page(groups: Groups, summary: Summary, folders: Sequence[Path], output: Pat
         versions=versions(groups.runs),
         plateau=plateau(groups.runs),
         again=commands,
+        first_heads=next((i for i, run in enumerate(data.heads) if run.leap), 0),
         first_map=next((i for i, run in enumerate(data.maps) if run.leap), 0),
         maps_left_out=maps_left_out(groups, data.maps),
         data=data,
@@ -98,6 +100,7 @@ def _script_data(groups: Groups, waiting: WaitingFigure | None) -> ScriptData:
         **vars(curve_data(groups)),
         waiting=[] if waiting is None else waiting.pictures,
         inside=attention_figure(groups),
+        heads=head_figures(groups),
         maps=attention_maps(groups),
         readings=reading_pictures(groups),
     )

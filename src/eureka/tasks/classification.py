@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from eureka.errors import RequestError
 from eureka.runs import Level
 from eureka.tasks.decision_rule import smoothed_entropy
-from eureka.tasks.task import Batch, Split, Task
+from eureka.tasks.task import Batch, Repeats, Split, Task
 
 
 class Classification(Task):
@@ -78,6 +78,19 @@ class Classification(Task):
     def _items(self, centres: Tensor, generator: Generator) -> Tensor:
         noise = torch.randn(centres.shape, generator=generator) / math.sqrt(centres.shape[-1])
         return (centres + self.noise * noise) / math.sqrt(1 + self.noise**2)
+
+    def repeats(self, batch: Batch) -> Repeats:
+        """Items of the last item's class are the same, everything else differs; only the last item is asked about.
+
+        The token after an item is its label, so that a head which matches prefixes looks at the label.
+        """
+        matches = batch.steps["matches"].bool()
+        tokens = torch.arange(1, self.input_shape[0] + 1, device=matches.device).repeat(len(matches), 1)
+        tokens[:, 0:-1:2] = tokens[:, 0:-1:2].masked_fill(matches, 0)
+        tokens[:, -1] = 0
+        asked = torch.zeros_like(tokens, dtype=torch.bool)
+        asked[:, -1] = True
+        return Repeats(tokens, asked)
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """A predictor that reads the labels of the context but not the items expects each label as often as it occurs there."""

@@ -11,7 +11,7 @@ from torch import Generator
 
 from eureka.errors import RequestError
 from eureka.runs import Level
-from eureka.tasks.task import IGNORED, Batch, SequenceTask, Split
+from eureka.tasks.task import IGNORED, Batch, Repeats, SequenceTask, Split
 
 Count = Annotated[int, Field(ge=2)]
 
@@ -39,6 +39,9 @@ class Induction(SequenceTask):
         tokens = different.gather(1, place % lag)
         labels = tokens[:, 1:].where(place[:, 1:] > lag, IGNORED)
         return Batch(tokens[:, :-1], labels, {"lag": lag[:, 0], "token_before": tokens[:, :-1].roll(1, dims=1)})
+
+    def repeats(self, batch: Batch) -> Repeats:
+        return Repeats(batch.inputs, batch.labels != IGNORED)
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """A predictor that knows which tokens have occurred; one that also knows how often; one that also knows their order.

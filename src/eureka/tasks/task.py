@@ -26,6 +26,16 @@ class Batch:
     steps: Mapping[str, Tensor]
 
 
+@dataclass(frozen=True)
+class Repeats:
+    """What stands where in samples whose answer followed an earlier occurrence: what induction heads can find."""
+
+    tokens: Tensor
+    """(n, tokens) integers: two places that hold the same have the same number"""
+    asked: Tensor
+    """(n, tokens) boolean: the places whose answer can be found so"""
+
+
 class Task(ABC):
     """A source of samples that knows where its plateaus must be."""
 
@@ -53,6 +63,10 @@ class Task(ABC):
     def about(self) -> str:
         """What was read of the user's own data, in a sentence or two; empty where there is none."""
         return ""
+
+    def repeats(self, batch: Batch) -> Repeats | None:
+        """Which tokens of a batch are the same; None for a task in which an induction head has nothing to find."""
+        return None
 
     def loss(self, outputs: Tensor, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """The mean loss that is trained on."""
@@ -90,4 +104,4 @@ class SequenceTask(Task):
     def accuracy(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The share of the positions that are asked for whose likeliest class is the label."""
         asked = batch.labels != IGNORED
-        return (outputs.argmax(dim=-1) == batch.labels)[asked].float().mean()
+        return (outputs[asked].argmax(dim=-1) == batch.labels[asked]).float().mean()  # few are asked for: the others cost time

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.capture import attends, attention_maps
 from eureka.runs import PositionShare, ProbeRecord, RecordLog, RunFolder
+from eureka.tasks.task import Batch, Task
 from eureka.training.config import TrainingConfig
 
 MAPS = 20
@@ -62,6 +63,11 @@ class AttentionLog:
     def step_begins(self, step: int) -> None:
         if step % self.map_every == 0:
             self.draw(step)
+
+    def show(self, task: Task, batch: Batch) -> None:
+        """Say what the coming pass sees, if it is measured and if the task repeats tokens."""
+        if self.probe is not None and self.probe.measures and (repeats := task.repeats(batch)) is not None:
+            self.probe.show(repeats.tokens, repeats.asked)
 
     def step_ends(self) -> None:
         """Call it when the gradients of the step are there and not used yet."""

@@ -93,6 +93,7 @@ class Loop:
         self._advance()
         self.attention.step_begins(self.step)
         batch = self.replicas.share(self._sample(self.config.batch_size, self.generator, "train"))
+        self.attention.show(self.task, batch)
         with self._precision():
             outputs = self.forward(batch.inputs)
             loss = self.task.loss(outputs, batch, self.config.label_smoothing)

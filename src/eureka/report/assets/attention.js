@@ -1,22 +1,25 @@
-/* Entropy, gradients and position share of attention in every run, in the same cells as loss and accuracy. */
+/* Entropy, gradients, prefix matching and position share of attention in every run, in the same cells as loss and accuracy. */
 const inside = document.getElementById("inside");
 /* `first`: of the first attention alone, so that the choice of a layer changes nothing; older runs have none. */
 const MEASURES = [
   { key: "entropy", title: "Entropy of attention, share of log n", name: "entropy", format: ".3~f" },
   { key: "ratio", title: "Gradient ratio, q and k to v", name: "gradient ratio", format: ".2~g", log: true },
+  { key: "prefix", title: "Prefix matching, best head", name: "prefix matching", format: ".3~f", best: true },
   { key: "share", title: "Position share of the logits", name: "position share", format: ".1~%", first: true },
 ].filter(({ key }) => study.inside?.runs.some((run) => run[key].length));
 
 const known = (values) => values.filter((value) => value !== null);
 const mean = (values) => (values.length ? values.reduce((a, b) => a + b, 0) / values.length : null);
 
-/* The values of the chosen layer, or the mean of all layers. */
-function ofLayer(layers) {
+const highest = (values) => (values.length ? Math.max(...values) : null);
+
+/* The values of the chosen layer, or the mean of all layers, or that of the best one. */
+function ofLayer(layers, best) {
   if (state.layer !== null) return layers[state.layer];
-  return layers[0].map((_, i) => mean(known(layers.map((layer) => layer[i]))));
+  return layers[0].map((_, i) => (best ? highest : mean)(known(layers.map((layer) => layer[i]))));
 }
 
-const curveOf = (run, { key, first }) => (first ? run[key] : ofLayer(run[key]));
+const curveOf = (run, { key, first, best }) => (first ? run[key] : ofLayer(run[key], best));
 
 /* Where a curve is at a step: on the line between its points, as it is drawn. */
 function valueAt(steps, values, step, log) {
@@ -98,11 +101,12 @@ const ratioTicks = ratioRange[1] - ratioRange[0] > 2.5 ? decades : decades.flatM
 /* An estimate from few samples may fall below 0. */
 const shareLow = Math.min(-0.02, extent(allValues("share"), 0)[0] - 0.02);
 
-function attentionAxis({ log, first }) {
+function attentionAxis({ log, first, best }) {
   if (first) {
     const ticktext = PERCENTS.map((percent) => `${percent} %`);
     return { range: [shareLow, 1.02], tickvals: PERCENTS.map((percent) => percent / 100), ticktext };
   }
+  if (best) return { range: [-0.02, 1.02], nticks: 6, tickformat: "~g" };
   if (!log) return { range: [entropyLow, 1.01], nticks: 6, tickformat: "~g" };
   const ticktext = ratioTicks.map((tick) => String(Number(tick.toPrecision(1))));
   return { type: "log", range: ratioRange, tickvals: ratioTicks, ticktext };

@@ -17,34 +17,36 @@ const RIGHT = 56; // room for the names of the levels
 const LEGEND = 34;
 const sameLevels = new Set(study.panels.map((panel) => JSON.stringify(panel.levels))).size === 1;
 
-/* Metrics below each other; beside each other if there is one panel and the room. `margins` are those of the whole figure. */
+/* Metrics below each other; beside each other, or in two columns if they are many, where there is one panel and the room.
+   `margins` are those of the whole figure. */
 function byMetricAndPanel(width, metrics, margins) {
   const panels = state.panel === null ? study.panels.map((_, i) => i) : [state.panel];
   const several = panels.length > 1;
   const beside = !several && width >= 820;
   const phone = width < 500;
+  const columns = metrics.length > 3 ? 2 : metrics.length;
   const usualGap = sameLevels ? (phone ? 12 : 20) : RIGHT + 8;
-  const grid = tiled(width, beside ? metrics.length : panels.length, {
+  const grid = tiled(width, beside ? columns : panels.length, {
     left: LEFT,
     right: RIGHT,
     ...margins,
     gap: beside ? LEFT + RIGHT : usualGap,
     least: phone ? 100 : 160,
     titled: several,
-    blocks: beside ? 1 : metrics.length,
+    blocks: beside ? Math.ceil(metrics.length / columns) : metrics.length,
     heading: 30,
     tall: (cell) => (several ? Math.max(140, Math.min(220, cell * 1.25)) : Math.max(230, Math.min(360, cell * 0.8))),
   });
   const cells = grid.cells.map((cell) => ({
     ...cell,
-    metric: metrics[beside ? cell.i : cell.block],
+    metric: metrics[beside ? cell.block * columns + cell.i : cell.block],
     panel: panels[beside ? 0 : cell.i],
     first: beside || cell.i === 0,
     stepTitle: !several || (cell.leftmost && cell.lowest),
     ticks: beside || cell.leftmost,
     labels: beside || !sameLevels || cell.rightmost,
   }));
-  return { ...grid, cells };
+  return { ...grid, cells: cells.filter(({ metric }) => metric) };
 }
 
 const scaled = (metric, values) => values.map((value) => (value === null ? null : value * metric.scale));

@@ -1,5 +1,5 @@
 /* Keeps the page of a running study up to date: asks how it is doing, and draws the report anew when it has changed. */
-const FIGURES = ["plot", "waiting", "inside", "maps", "readings"];
+const FIGURES = ["plot", "waiting", "inside", "heads", "maps", "readings"];
 const strip = document.getElementById("live");
 const chosen = { panel: null, train: false, hidden: new Set(), heard: false, layer: null, map: null };
 let drawn = strip.dataset.mark;

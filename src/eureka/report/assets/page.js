@@ -4,6 +4,7 @@ function draw() {
   if (plot.on && !state.heard) listenToLegend(); // Plotly adds `on` when it first draws
   drawWaiting();
   drawAttention();
+  drawHeads();
   drawMaps();
   drawReadings();
   for (const line of document.querySelectorAll(".heat tr[data-fix]")) {
@@ -55,6 +56,7 @@ function listen() {
     key.addEventListener("dblclick", () => isolate(Number(key.dataset.fix))); // its two clicks undo each other
   }
   listenToLayers();
+  listenToHeads();
   listenToMaps();
   if (!study.runs.length) return;
   redrawOnResize(plot);
