@@ -204,6 +204,9 @@ def test_a_learning_rate_may_come_from_a_file_of_its_own(tmp_path: Path) -> None
     [
         (b"", "is empty"),
         (b"\n\n", "is empty"),
+        (b"\xff\xfe", "is empty"),
+        (b"\xfe\xff\0\n", "is empty"),
+        (b"\xef\xbb\xbf\n", "is empty"),
         (b"\x89PNG\x00\x00\x1a", "is binary"),
         (b"step,loss\n1,2.0\n", "one point"),
         (b"step,loss\n1,nan\n2,nan\n", "no column of numbers is left for the loss"),

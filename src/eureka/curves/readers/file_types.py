@@ -133,13 +133,13 @@ def _recognise(path: Path, file: IO[bytes], wanted: Sequence[str], progress: Pro
     head = file.read(HEAD)
     while head.count(b"\n") < 2 and len(head) < LONGEST_HEADER and (more := file.read(HEAD)):
         head += more
-    if not head.strip():
-        raise RequestError(f"{path}: is empty.")
+    _check_content(path, head)
     _refuse(path, head)
     file.seek(0)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or _is_wide(head):
         file = _narrow(path, file, head)
         head = file.read(HEAD)
+        _check_content(path, head)
         file.seek(0)
     if head.startswith(IDENT):
         return read_run_file(path, file)
@@ -165,6 +165,11 @@ def _read_text_format(path: Path, file: IO[bytes], head: bytes, wanted: Sequence
     if not table.numeric:
         raise RequestError(f"{path}: holds no numbers of a log; {EXPECTED}.")
     return table
+
+
+def _check_content(path: Path, head: bytes) -> None:
+    if not head.removeprefix(BYTE_ORDER_MARK).strip():
+        raise RequestError(f"{path}: is empty.")
 
 
 def _check_width(path: Path, head: bytes) -> None:
