@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -88,8 +89,9 @@ class PictureTask(Task):
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
         scene = self.compose(n, generator)
         noise = COLOUR_NOISE * torch.randn(scene.colours.shape, generator=generator)
-        tiles = self._shelves[split].draw(scene.shown, generator)
-        inputs = sketch(tiles) if self.grey else paint(tiles, (scene.colours + noise).clamp(0, 1))
+        shelf = self._shelves[split]
+        mosaic = shelf.mosaic(shelf.choose(scene.shown, generator).view(n, 2, 2))
+        inputs = sketch(mosaic) if self.grey else paint(mosaic, (scene.colours + noise).clamp(0, 1))
         if self.centred:
             inputs = inputs.sub_(CENTRE).div_(SCALE)
         return Batch(inputs, scene.labels if self.answer == "label" else scene.steps[self.answer], scene.steps)
@@ -107,27 +109,19 @@ class PictureTask(Task):
         return [Level("nothing", guessing, max(p, 1 - p)), Level("the first step", certain, 1.0)]
 
 
-def paint(tiles: Tensor, colours: Tensor) -> Tensor:
-    """(n, 4, channels, t, t) bytes in (n, 4, 3) colours → (n, 3, 2t, 2t) in [0, 1].
+def paint(mosaic: Tensor, colours: Tensor) -> Tensor:
+    """A mosaic of bytes, (n, channels, 2, t, 2t), in (n, 4, 3) colours → (n, 3, 2t, 2t) in [0, 1].
 
     Colours lie in [0, 1], so their products with pixels do too, and nothing needs to be cut off.
     """
-    n, t = len(tiles), tiles.shape[-1]
+    n, t = len(mosaic), mosaic.shape[-2]
     across = (colours / 255).view(n, 2, 2, 3).permute(0, 3, 1, 2).repeat_interleave(t, dim=3)  # (n, 3, row, column and x)
-    return (_grid(tiles) * across[:, :, :, None]).view(n, 3, 2 * t, 2 * t)  # the long last dimension is what makes it fast
+    return (mosaic.float() * across[:, :, :, None]).view(n, 3, 2 * t, 2 * t)  # the long last dimension is what makes it fast
 
 
-def sketch(tiles: Tensor) -> Tensor:
-    """(n, 4, channels, t, t) bytes without any colour → (n, 1, 2t, 2t) in [0, 1]."""
-    grid = _grid(tiles) / 255
-    return grid.mean(dim=1, keepdim=True).view(len(tiles), 1, 2 * tiles.shape[-1], -1)
-
-
-def _grid(tiles: Tensor) -> Tensor:
-    """(n, 4, channels, t, t) bytes → (n, channels, row, y, column and x)."""
-    n, _, channels, t, _ = tiles.shape
-    rows = tiles.view(n, 2, 2, channels, t, t).permute(0, 3, 1, 4, 2, 5)
-    return rows.to(torch.float, memory_format=torch.contiguous_format).view(n, channels, 2, t, 2 * t)
+def sketch(mosaic: Tensor) -> Tensor:
+    """A mosaic of bytes, (n, channels, 2, t, 2t), without any colour → (n, 1, 2t, 2t) in [0, 1]."""
+    return (mosaic.float() / 255).mean(dim=1, keepdim=True).view(len(mosaic), 1, 2 * mosaic.shape[-2], -1)
 
 
 def shelf(part: Literal["train", "test"], tile: int, photos: bool) -> Album:
@@ -195,12 +189,31 @@ class Album:
     def __init__(self, pictures: Tensor, labels: Tensor, classes: int = 10) -> None:
         order = labels.argsort(stable=True)
         self.pictures = pictures[order]
+        """(pictures, channels, height, width)"""
         self.counts = labels.bincount(minlength=classes)
         self.starts = self.counts.cumsum(0) - self.counts
 
-    def draw(self, classes: Tensor, generator: Generator) -> Tensor:
-        """A picture of each class asked for: (…,) → (…, *picture)."""
+    def choose(self, classes: Tensor, generator: Generator) -> Tensor:
+        """The number of a picture of each class asked for."""
         counts = self.counts[classes]
         which = (torch.rand(classes.shape, generator=generator) * counts).long().clamp_max(counts - 1)
-        chosen = self.pictures.index_select(0, (self.starts[classes] + which).flatten())  # far faster than pictures[…]
-        return chosen.unflatten(0, classes.shape)  # type: ignore[no-untyped-call,no-any-return]
+        return self.starts[classes] + which
+
+    def mosaic(self, chosen: Tensor) -> Tensor:
+        """Pictures by number, laid out in rows and columns: (n, rows, columns) → (n, channels, rows, height, columns × width).
+
+        Whole pictures are fetched from memory; their lines then go to where they belong, which takes half the time of a permuted
+        copy.
+        """
+        n, rows, columns = chosen.shape
+        _, channels, height, width = self.pictures.shape
+        fetched = self.pictures.index_select(0, chosen.flatten()).view(-1, width)  # far faster than pictures[…]
+        lines = _lines(n, rows, columns, channels, height)
+        return fetched.index_select(0, lines).view(n, channels, rows, height, columns * width)
+
+
+@lru_cache(maxsize=8)  # the sizes of the batches of a run: training, validation, probes
+def _lines(n: int, rows: int, columns: int, channels: int, height: int) -> Tensor:
+    """Which line of n × rows × columns pictures, one after the other, stands where in their mosaic."""
+    lines = torch.arange(n * rows * columns * channels * height).view(n, rows, columns, channels, height)
+    return lines.permute(0, 3, 1, 4, 2).flatten()
