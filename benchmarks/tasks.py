@@ -210,7 +210,7 @@ def main(
     for speed in speeds:
         if speed.vs_per_sample is not None:
             sys.stdout.write(
-                f"{speed.task}: {_times(speed.passes_at_copy_rate)} × one at a time if all its passes over memory went at the rate "
+                f"{speed.task}: {_times(speed.passes_at_copy_rate)} × one at a time if all passes over memory went at the rate "
                 f"of a copy, {_times(speed.written_at_copy_rate)} × if its pictures were only written.\n"
             )
     for task in skipped:

@@ -41,6 +41,9 @@ def both_sides(quick: bool, progress: Callable[[str], None]) -> list[Sides]:
     short = f"a study of {stays.runs} runs of {stays.seconds_a_run:.0f} s on {stays.workers} cores"
     found.append(Sides(f"{short}: what a run costs besides its training", "seconds", alone.start_seconds, stays.start_seconds))
     found.append(Sides(f"{short}: share of the ideal", "efficiency", alone.efficiency, stays.efficiency))
+    for one in pool.first_steps():
+        what = f"from the call to the end of the first step, {one.recipe}, all but a worker's first run"
+        found.append(Sides(what, "seconds", one.process_a_run, one.later))
     progress("planning")
     return [*found, *studies(20 if quick else 400)]
 

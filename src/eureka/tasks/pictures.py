@@ -7,7 +7,7 @@ is here: the shelf of real pictures, tints, placement and painting, all by tenso
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal
@@ -18,7 +18,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
-from eureka.data.images import Images, load_images
+from eureka.data.images import Images, Part, load_images
+from eureka.data.sources import Folder
+from eureka.data.store import places
 from eureka.errors import RequestError
 from eureka.runs import Level
 from eureka.tasks.decision_rule import DecisionRule, smoothed_entropy
@@ -124,22 +126,26 @@ def sketch(mosaic: Tensor) -> Tensor:
     return (mosaic.float() / 255).mean(dim=1, keepdim=True).view(len(mosaic), 1, 2 * mosaic.shape[-2], -1)
 
 
-def shelf(part: Literal["train", "test"], tile: int, photos: bool) -> Album:
-    """Digits, fashion items, photographs if needed, and one blank: (c, t, t) bytes each."""
-    kinds = [(load_images("mnist", part), DIGIT), (load_images("fashion_mnist", part), FASHION)]
+def shelf(part: Part, tile: int, photos: bool) -> Album:
+    """Digits, fashion items, photographs if needed, and one blank: (c, t, t) bytes each. It is made once and then kept."""
+    return _shelf(part, tile, photos, load_images, tuple(places()))
+
+
+@lru_cache(maxsize=4)  # two of each task: the runs of a study begin at once with what an earlier one has made
+def _shelf(part: Part, tile: int, photos: bool, load: Callable[[str, Part], Images], _where: tuple[Folder, ...]) -> Album:
+    kinds = [(load("mnist", part), DIGIT), (load("fashion_mnist", part), FASHION)]
     pictures = [shrunk(_channels_first(images), tile) for images, _ in kinds]
     labels = [torch.from_numpy(images.labels) + start for images, start in kinds]
     if photos:
-        photographs = _photos(part)
+        photographs = _photos(load("cifar10", part))
         pictures = [grey.expand(-1, 3, -1, -1) for grey in pictures] + [shrunk(_channels_first(photographs), tile)]
         labels.append(torch.from_numpy(photographs.labels) + PHOTO)
     pictures.append(torch.zeros(1, *pictures[0].shape[1:], dtype=torch.uint8))
     return Album(torch.cat(pictures), torch.cat([*labels, torch.tensor([BLANK])]), BLANK + 1)
 
 
-def _photos(part: Literal["train", "test"]) -> Images:
+def _photos(images: Images) -> Images:
     """Cars as class 0 and birds as class 1, the border cut off: 28×28 of 32×32."""
-    images = load_images("cifar10", part)
     chosen = images.take(np.isin(images.labels, PHOTO_CLASSES))
     return Images(chosen.pixels[:, 2:30, 2:30], chosen.labels - PHOTO_CLASSES[0])
 
