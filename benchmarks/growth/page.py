@@ -65,7 +65,8 @@ def page(found: Growth) -> str:
         "",
         "The share of the machine's matrix-multiply rate (of a large product) that a step of our loop reaches, logs and "
         "validation included, and what it would be if only some of the step took time: its matrix products, of these very "
-        "shapes; these and its other passes over memory at the rate of a copy; these and its other operations, each as fast as it is alone.",
+        "shapes; these and its other passes over memory at the rate of a copy; "
+        "these and its other operations, each as fast as it is alone.",
         "",
         *_table(
             ["recipe", "measured", "products alone", "and passes at the rate of a copy", "and each operation as fast as alone"],
