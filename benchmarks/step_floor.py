@@ -77,7 +77,7 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         made = func(*args, **kwargs)
         inputs, outputs = _tensors((args, kwargs)), _tensors(made)
-        is_product = func._overloadpacket in flop_registry
+        is_product = func.overloadpacket in flop_registry
         moved = _moved(inputs, outputs)
         if func.is_view or moved < SMALL:
             return made
