@@ -9,6 +9,7 @@ attention, at its default rates.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from torch import nn
 
 from benchmarks.command import start
 from benchmarks.pool import pool_cost, staying
+from benchmarks.step_floor import step_floor
 from eureka.bench.timing import Job, interleaved
 from eureka.cli.bench import say
 from eureka.cli.options import JsonOption, listed, print_json
@@ -42,6 +44,18 @@ LARGEST = 2e10
 
 
 @dataclass(frozen=True)
+class Shares:
+    """What the share of the matrix-multiply rate would be if only these took time (`benchmarks.step_floor`)."""
+
+    products: float
+    """the step's matrix products, of these very shapes"""
+    and_passes: float
+    """and its other operations at the rate of a copy"""
+    and_operations: float
+    """and its other operations, each as fast as it is alone"""
+
+
+@dataclass(frozen=True)
 class LoopCost:
     """What a step of our loop costs with one recipe on one thread."""
 
@@ -49,6 +63,7 @@ class LoopCost:
     batch_size: int
     vs_bare_loop: float
     share_of_matmul_rate: float
+    at_most: Shares
     samples_per_s: float
 
 
@@ -98,6 +113,7 @@ def loop_cost(name: str, config: RunConfig, rate: float, rounds: int) -> LoopCos
         jobs = {"ours": lambda: our_step(loop), "log": lambda: our_log(loop), **_bare(config)}
         jobs |= {"probed": lambda: our_step(probed), "map": lambda: probed.attention.draw(0)}
         times = interleaved(jobs, rounds, budget=30.0)
+    floor = step_floor(jobs["bare"], rounds)
     ours = times["ours"] + times["log"] / config.training.log_every + times["map"] / loop.attention.map_every
     if config.training.probe_every:
         ours += (times["probed"] - times["ours"]) / config.training.probe_every
@@ -106,8 +122,13 @@ def loop_cost(name: str, config: RunConfig, rate: float, rounds: int) -> LoopCos
         batch_size=config.training.batch_size,
         vs_bare_loop=ours / (times["bare"] + times["validation"] / config.training.log_every),
         share_of_matmul_rate=flops / ours / rate,
+        at_most=Shares(*(_share(flops, rate, floor.products + rest) for rest in (0.0, floor.passes, floor.others))),
         samples_per_s=config.training.batch_size / ours,
     )
+
+
+def _share(flops: float, rate: float, seconds: float) -> float:
+    return flops / rate / seconds if seconds else math.nan  # a step that is too small has nothing to time
 
 
 def make_loop(config: RunConfig, place: Path) -> Loop:
@@ -198,11 +219,22 @@ def main(
         print_json(asdict(found))
         return
     print_table(
-        ["recipe", "batch", "× bare loop", "share of matmul rate", "samples a second"],
+        ["recipe", "batch", "× bare loop", "share of matmul rate", "at most", "samples a second"],
         [
-            (c.recipe, str(c.batch_size), f"{c.vs_bare_loop:.2f}", f"{c.share_of_matmul_rate:.2f}", f"{c.samples_per_s:,.0f}")
+            (
+                c.recipe,
+                str(c.batch_size),
+                f"{c.vs_bare_loop:.2f}",
+                f"{c.share_of_matmul_rate:.2f}",
+                f"{c.at_most.products:.2f} {c.at_most.and_passes:.2f} {c.at_most.and_operations:.2f}",
+                f"{c.samples_per_s:,.0f}",
+            )
             for c in found.rows
         ],
+    )
+    sys.stdout.write(
+        "at most: with the step's matrix products alone; with its other passes at the rate of a copy; or with every other "
+        "operation as fast as it is alone.\n"
     )
     for name, reason in found.skipped.items():
         sys.stdout.write(f"{name} was left out: {reason}\n")

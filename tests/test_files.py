@@ -37,9 +37,28 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_whole(tmp_path / "file", b"old")
+
+    def interrupted(_descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(WorkError, match=r"cannot write .*nowhere/file: No such file or directory\."):
         write_whole(tmp_path / "nowhere" / "file", b"")
+
+
+def test_a_file_in_the_place_of_the_folder_of_a_file_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(WorkError, match=r"cannot write .*file/inner: Not a directory\."):
+        write_whole(tmp_path / "file" / "inner", b"")
 
 
 def test_a_file_in_the_place_of_a_folder_is_a_sentence(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -16,10 +17,16 @@ from benchmarks.growth.floors import floors
 from benchmarks.growth.page import Growth, page
 from benchmarks.growth.series import Series
 from benchmarks.growth.sides import both_sides
+from benchmarks.tasks import SamplingSpeed, sampling_speed
+from benchmarks.training import LoopCost, loop_cost, matmul_rate
 from eureka.cli.bench import say
 from eureka.cli.options import JsonOption, print_json
+from eureka.errors import RequestError
 from eureka.files import check_folder, write_whole
+from eureka.recipes import recipe
 
+STEPS = ("tiles", "small/main")
+"""The recipes whose step is taken apart."""
 LENGTHS = (17, 197, 1024, 4096, 16384)
 
 
@@ -41,7 +48,22 @@ def measure(quick: bool) -> Growth:
     series.append(measures.report_over((20, 40) if quick else (60, 600, 6_000), "lines"))
     say("detection")
     series.append(measures.detection_over_points((200, 400) if quick else (1_000, 10_000, 100_000, 1_000_000)))
-    return Growth(sides, floors(), series)
+    say("training and pictures")
+    return Growth(sides, floors(), _training(quick), _pictures(), series)
+
+
+def _training(quick: bool) -> list[LoopCost]:
+    rate, found = matmul_rate(), []
+    for name in STEPS[:1] if quick else STEPS:
+        with contextlib.suppress(RequestError):  # data that is not on this machine
+            found.append(loop_cost(name, recipe(name), rate, rounds=2 if quick else 6))
+    return found
+
+
+def _pictures() -> list[SamplingSpeed]:
+    with contextlib.suppress(RequestError):
+        return [sampling_speed(recipe("small/main"))]
+    return []
 
 
 def main(
@@ -57,7 +79,13 @@ def main(
     if page_file is not None:
         write_whole(page_file, text.encode())
     if json:
-        print_json({"sides": [asdict(one) for one in found.sides], "series": [_document(one) for one in found.series]})
+        print_json(
+            {
+                "sides": [asdict(one) for one in found.sides],
+                "training": [asdict(one) for one in found.training],
+                "series": [_document(one) for one in found.series],
+            }
+        )
     elif page_file is None:
         sys.stdout.write(text)
 

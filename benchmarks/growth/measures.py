@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from eureka.cli.run_study import bring_to_end, read_again, read_runs
 from eureka.curves.detector import detect
 from eureka.experiment import build
 from eureka.report.write import write_report
+from eureka.runs import PLANNED
 from eureka.study.plan import Study
 from eureka.study.pool import LocalPool
 from eureka.study.status import run_status
@@ -91,11 +93,14 @@ def step_operations(key: str, sizes: Sequence[int]) -> Series:
 
 
 def study_over_runs(sizes: Sequence[int]) -> list[Series]:
-    """Plan a study, plan it again when its runs have ended, ask how it is, and go on with it: nothing is trained."""
+    """Plan a study, plan it again when its runs have ended, ask how it is, and go on with it: nothing is trained.
+
+    All folders stay until the last is measured: on ext4 a file that was just deleted makes every new one slower for a while.
+    """
     found: dict[str, list[Point]] = {}
-    for size in sizes:
-        with tempfile.TemporaryDirectory() as place:
-            for what, point in _study(size, Path(place)).items():
+    with tempfile.TemporaryDirectory() as place:
+        for size in sizes:
+            for what, point in _study(size, Path(place) / str(size)).items():
                 found.setdefault(what, []).append(point)
     return [Series(what, "runs", tuple(points)) for what, points in found.items()]
 
@@ -108,6 +113,9 @@ def _study(size: int, place: Path) -> dict[str, Point]:
         job()
         points[what] = Point(size, time.process_time() - begun, max(0.1, _held() - before))
 
+    bare, place = place / "bare", place / "study"
+    bare.mkdir(parents=True)
+    timed("the folders and files of a plan alone", lambda: _bare_files(size, bare))
     study = study_of(size, place)
     timed("plan a study", lambda: study_of(size, place).prepare())
     finish(study.prepare())
@@ -115,6 +123,21 @@ def _study(size: int, place: Path) -> dict[str, Point]:
     timed("its status", lambda: [run_status(run) for run in read_runs(study.prepare())])
     timed("go on with it", lambda: _go_on(study))
     return points
+
+
+def _bare_files(runs: int, place: Path) -> None:
+    """What the file system takes of a plan: a folder a run and two files, written beside their names and renamed.
+
+    Calls of the system and nothing else, so without `Path`.
+    """
+    content = b"x" * 1000
+    for run in range(runs):
+        folder = f"{place}{os.sep}{run}"
+        os.mkdir(folder)  # noqa: PTH102
+        for name in PLANNED:
+            with open(f"{folder}{os.sep}.{name}", "xb") as file:  # noqa: PTH123
+                file.write(content)
+            os.replace(f"{folder}{os.sep}.{name}", f"{folder}{os.sep}{name}")  # noqa: PTH105
 
 
 def _go_on(study: Study) -> None:

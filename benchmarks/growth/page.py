@@ -11,6 +11,8 @@ from benchmarks.growth.floors import Floor
 from benchmarks.growth.planted import LINES
 from benchmarks.growth.series import Series
 from benchmarks.growth.sides import Sides
+from benchmarks.tasks import SamplingSpeed
+from benchmarks.training import LoopCost
 from eureka.formats import duration
 from eureka.recipes import RECIPES
 
@@ -30,6 +32,8 @@ class Growth:
 
     sides: list[Sides]
     floors: list[Floor]
+    training: list[LoopCost]
+    sampling: list[SamplingSpeed]
     series: list[Series]
 
 
@@ -39,7 +43,7 @@ def page(found: Growth) -> str:
         "# What things cost, and how that grows",
         "",
         f"Written by `python -m benchmarks.growth --page docs/performance.md` with torch {version('torch')} on "
-        f"{platform.machine()}, one thread. Times are processor seconds, but for the first three rows and planning, which are by "
+        f"{platform.machine()}, one thread. Times are processor seconds, but for pools, first steps and planning, which are by "
         "the clock on the wall. They are of one machine; ratios and exponents carry over.",
         "",
         "## Before and after",
@@ -56,6 +60,20 @@ def page(found: Growth) -> str:
         "they reach here, without a softmax.",
         "",
         *_table(["tokens", "mask", "measured", "fused, at least", "written out, at least"], map(_floor, found.floors)),
+        "",
+        "## Training and pictures: what is left to gain",
+        "",
+        "The share of the machine's matrix-multiply rate (of a large product) that a step of our loop reaches, logs and "
+        "validation included, and what it would be if only some of the step took time: its matrix products, of these very "
+        "shapes; these and its other passes over memory at the rate of a copy; "
+        "these and its other operations, each as fast as it is alone.",
+        "",
+        *_table(
+            ["recipe", "measured", "products alone", "and passes at the rate of a copy", "and each operation as fast as alone"],
+            map(_training, found.training),
+        ),
+        "",
+        *(_sampling(speed) for speed in found.sampling),
         "",
         "## How cost grows",
         "",
@@ -77,6 +95,19 @@ def _side(one: Sides) -> list[str]:
 
 def _floor(one: Floor) -> list[str]:
     return [str(one.tokens), one.mask, f"{one.measured:.2f}", f"{one.fused_least:.2f}", f"{one.explicit_least:.2f}"]
+
+
+def _training(one: LoopCost) -> list[str]:
+    shares = (one.share_of_matmul_rate, one.at_most.products, one.at_most.and_passes, one.at_most.and_operations)
+    return [one.recipe, *(f"{share:.2f}" for share in shares)]
+
+
+def _sampling(one: SamplingSpeed) -> str:
+    return (
+        f"Samples of the task {one.task} are made {one.vs_per_sample} × as fast as one at a time. It would be "
+        f"{one.passes_at_copy_rate} × if every byte that a batch reads and writes moved at the rate of a copy and nothing else "
+        f"took time, and {one.written_at_copy_rate} × if its pictures were only written."
+    )
 
 
 def _series(one: Series) -> list[str]:

@@ -8,7 +8,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -255,8 +255,9 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+@cache
 def environment() -> dict[str, str]:
-    """Versions and machine: what the config does not decide."""
+    """Versions and machine: what the config does not decide, and what stays the same while a process lives."""
     from importlib.metadata import version
 
     import eureka

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,27 +35,20 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     durable   wait until the disk has it, so that it is there after a power cut as well. Without, a power cut may leave an empty
               file; a process that is killed loses nothing either way
     """
-    temporary = None
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "wb") as file:
+        with temporary.open("xb") as file:  # x: a new file, so no link is followed
             file.write(content)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise WorkError(f"cannot write {path}: {error.strerror}.") from None
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+        temporary.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise WorkError(f"cannot write {path}: {error.strerror}.") from None
+        raise
 
 
 @contextlib.contextmanager

@@ -28,7 +28,9 @@ def present(path: Path) -> Iterator[None]:
     """
     ended = threading.Event()
     with contextlib.suppress(WorkError):
-        write_whole(path, json.dumps({"place": _place(), "pid": os.getpid()}).encode())
+        write_whole(
+            path, json.dumps({"place": _place(), "pid": os.getpid()}).encode(), durable=False
+        )  # nobody lives on after a power cut
     threading.Thread(target=_beat, args=(path, ended), daemon=True).start()
     try:
         yield

@@ -510,15 +510,17 @@ class RunFolder:
     def lay_out(self) -> frozenset[str]:
         """Make the folder of a run that is planned, or leave it as it is; the names of the files that are there.
 
-        One look at the names in it tells whether there is a link. A plan that a power cut has left empty is taken away.
+        One look at the names in it tells whether there is a link. A plan that a power cut has left empty is taken away. The
+        folder of checkpoints is made when the run begins: most of what a plan takes is new files and folders on the disk.
         """
         try:
             with os.scandir(self.path) as entries:
                 links = {entry.name: entry.is_symlink() for entry in entries}
         except OSError:
-            links = {}
-        if "checkpoints" not in links or any(links.get(name) for name in WRITTEN):
-            self.create()
+            make_folder(self.path)
+            return frozenset()
+        if any(links.get(name) for name in WRITTEN):
+            self.check_links()
         if self.metrics_file.name not in links:
             for name in PLANNED.intersection(links):
                 if not (self.path / name).stat().st_size:

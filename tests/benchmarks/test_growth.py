@@ -12,6 +12,8 @@ from benchmarks.growth.page import Growth, page
 from benchmarks.growth.planted import finish, study_of
 from benchmarks.growth.series import Point, Series
 from benchmarks.growth.sides import Sides, studies
+from benchmarks.tasks import SamplingSpeed
+from benchmarks.training import LoopCost, Shares
 from eureka.runs import read_run
 from eureka.study.status import run_status
 
@@ -47,8 +49,8 @@ def test_studies_reports_and_detection_are_measured_over_sizes() -> None:
         report_over((10, 20), "lines"),
         detection_over_points((200, 400)),
     ]
-    names = ["plan a study", "plan it again", "its status", "go on with it", "a report", "a report", "detection"]
-    assert [one.what for one in found] == names
+    study = ["the folders and files of a plan alone", "plan a study", "plan it again", "its status", "go on with it"]
+    assert [one.what for one in found] == [*study, "a report", "a report", "detection"]
     assert all(point.cost > 0 for one in found for point in one.points)
 
 
@@ -59,7 +61,12 @@ def test_both_sides_of_planning_and_status_are_measured() -> None:
 
 def test_the_page_has_every_table_and_the_large_study_on_paper() -> None:
     needed = [series(what, "runs", 1.0) for what in ("plan a study", "go on with it", "a report")]
-    text = page(Growth([Sides("a thing", "seconds", 4.0, 2.0)], [Floor(197, "none", 1.3, 1.1, 0.9)], needed))
+    step = LoopCost("tiles", 256, 1.0, 0.5, Shares(0.8, 0.7, 0.6), 5_000.0)
+    pictures = SamplingSpeed("main", 1_000, 12.0, 18.0, 27.0, 0.01)
+    sides, floors = [Sides("a thing", "seconds", 4.0, 2.0)], [Floor(197, "none", 1.3, 1.1, 0.9)]
+    text = page(Growth(sides, floors, [step], [pictures], needed))
+    assert "| tiles | 0.50 | 0.80 | 0.70 | 0.60 |" in text
+    assert "Samples of the task main are made 12.0 × as fast as one at a time. It would be 18.0 × if" in text
     assert "| a thing | seconds | 4 | 2 | 2 |" in text
     assert "| 197 | none | 1.30 | 1.10 | 0.90 |" in text
     assert "| a report | runs | 10 to 1,000 | 0.01 0.1 1 | 10 100 1000 | 1.00 | 1.00 |" in text

@@ -7,11 +7,12 @@ import torch
 from torch import Generator
 
 from benchmarks import tasks as bench
-from benchmarks.tasks import PerSample, sampling_speed
+from benchmarks.tasks import PerSample, WholeTiles, sampling_speed
 from eureka.config import RunConfig
 from eureka.data.catalogue import CATALOGUE
 from eureka.data.store import located
 from eureka.recipes import RECIPES
+from eureka.tasks.pictures import PictureTask
 from eureka.tasks.registry import TASKS
 
 PICTURES_HERE = all(located(CATALOGUE[name]) for name in ("mnist", "fashion_mnist"))
@@ -48,3 +49,11 @@ def test_the_baseline_paints_the_same_kind_of_picture() -> None:
     assert one.dtype == many.dtype
     torch.testing.assert_close(one.mean(dim=(0, 2, 3)), many.mean(dim=(0, 2, 3)), atol=0.02, rtol=0)
     torch.testing.assert_close(one.std(dim=(0, 2, 3)), many.std(dim=(0, 2, 3)), atol=0.02, rtol=0)
+
+
+@needs_pictures
+def test_the_old_way_paints_the_same_pictures_bit_for_bit() -> None:
+    task = TASKS.build("main")
+    assert isinstance(task, PictureTask)
+    old = WholeTiles(task).sample(20, Generator().manual_seed(1))
+    assert torch.equal(old, task.sample(20, Generator().manual_seed(1)).inputs)

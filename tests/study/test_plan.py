@@ -18,7 +18,7 @@ from eureka.config import RunConfig
 from eureka.errors import DamagedRunError, RequestError, UnknownNameError
 from eureka.recipes import recipe
 from eureka.runs import Outcome, StoredConfig
-from eureka.study.plan import Study, origin, read_plan, read_plans
+from eureka.study.plan import Study, origin, read_plan, read_plans, run_name
 from eureka.study.pool import LocalPool
 from eureka.study.status import run_status
 
@@ -267,6 +267,15 @@ def test_a_link_in_a_planned_folder_is_refused(tiny: RunConfig, tmp_path: Path) 
     folder.metrics_file.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DamagedRunError, match="is a link"):
         study.prepare()
+
+
+def test_a_plan_makes_a_folder_and_two_files_a_run_and_nothing_else(tiny: RunConfig, tmp_path: Path) -> None:
+    study = Study.over(tiny, {"training.seed": [0, 1]}, tmp_path, "tiles")
+    for _ in range(2):
+        study.prepare()
+        made = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+        names = sorted(map(run_name, study.configs))
+        assert made == sorted(path for name in names for path in (name, f"{name}/config.json", f"{name}/recipe.json"))
 
 
 def test_planning_waits_for_no_disk_and_opens_one_file_of_a_run_that_is_there(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from eureka.data.catalogue import CATALOGUE
 from eureka.data.images import load_images
 from eureka.data.store import located
 from eureka.errors import RequestError
-from eureka.tasks.pictures import paint, shelf, shrunk
+from eureka.tasks.pictures import Album, paint, shelf, shrunk
 from eureka.tasks.registry import TASKS
 from eureka.tasks.task import Task
 
@@ -214,7 +215,8 @@ def test_painting_puts_each_tile_in_its_cell() -> None:
     generator = Generator().manual_seed(7)
     tiles = torch.randint(256, (5, 4, 1, 7, 7), generator=generator, dtype=torch.uint8)
     colours = torch.rand(5, 4, 3, generator=generator)
-    painted = paint(tiles, colours)
+    album = Album(tiles.view(20, 1, 7, 7), torch.zeros(20, dtype=torch.long))
+    painted = paint(album.mosaic(torch.arange(20).view(5, 2, 2)), colours)
     for sample in range(5):
         for cell in range(4):
             y, x = divmod(cell, 2)
@@ -222,6 +224,16 @@ def test_painting_puts_each_tile_in_its_cell() -> None:
                 expected = tiles[sample, cell, 0].float() / 255 * colours[sample, cell, channel]
                 shown = painted[sample, channel, 7 * y : 7 * y + 7, 7 * x : 7 * x + 7]
                 torch.testing.assert_close(shown, expected)
+
+
+def test_a_mosaic_has_every_channel_of_every_picture_in_its_place() -> None:
+    generator = Generator().manual_seed(9)
+    pictures = torch.randint(256, (11, 3, 4, 5), generator=generator, dtype=torch.uint8)
+    chosen = torch.randint(11, (6, 2, 3), generator=generator)
+    found = Album(pictures, torch.zeros(11, dtype=torch.long)).mosaic(chosen)
+    assert found.shape == (6, 3, 2, 4, 15)
+    for sample, row, column in itertools.product(range(6), range(2), range(3)):
+        assert torch.equal(found[sample, :, row, :, 5 * column : 5 * column + 5], pictures[chosen[sample, row, column]])
 
 
 @pytest.mark.parametrize("tile", [7, 14])

@@ -124,6 +124,10 @@ class StudyProgress(TerminalProgress):
         yield self.make_tasks_table([task for task in self.tasks if task.visible])
 
 
+Mark = tuple[bool, int, bool]
+"""Whether a process is at work on a run, how long its log is, and whether it has a result."""
+
+
 class StudyDisplay:
     """Give it to a pool as `watch`; it shows within ``with``. The headline is added to the number of runs that have ended.
 
@@ -137,6 +141,7 @@ class StudyDisplay:
         self.labels = {run.folder.path: grouping.label(run) for run in unfinished}
         self.statuses = {run.folder.path: run_status(run) for run in unfinished}
         self.at_work: set[Path] = set()
+        self.marks: dict[Path, Mark] = {}
         self.few = len(unfinished) <= MOST_BARS
         self.progress = StudyProgress(headline, len(runs) - len(unfinished))
         self.bars = {path: self._add(path) for path in self.folders}
@@ -160,12 +165,25 @@ class StudyDisplay:
             self._update(path)
 
     def _update(self, path: Path) -> None:
+        mark = _mark(self.folders[path], path in self.at_work)
+        if self.marks.get(path) == mark:  # pools look several times a second, and a log may have thousands of lines
+            return
+        self.marks[path] = mark
         before, now = self.statuses[path], folder_status(self.folders[path], path in self.at_work)
         self.statuses[path] = now
         self.progress.update(self.bars[path], visible=self.few or path in self.at_work, **_bar(now))
         if self.progress.disable and now.phase != "starting" and (now.phase, now.ended) != (before.phase, before.ended):
             sys.stderr.write(f"{self.labels[path]}: {now.text}{_figures(now)}\n")
             sys.stderr.flush()
+
+
+def _mark(folder: RunFolder, at_work: bool) -> Mark:
+    """What is another when there is something new to tell of a run."""
+    try:
+        size = folder.metrics_file.stat().st_size
+    except OSError:
+        size = -1
+    return at_work, size, (folder.path / "result.json").exists()
 
 
 def folder_status(folder: RunFolder, at_work: bool | None = None) -> RunStatus:

@@ -103,6 +103,7 @@ class ForkedStudy(Study):
     def prepare(self) -> list[RunFolder]:
         folders = super().prepare()
         for folder, config in zip(folders, self.configs, strict=True):
+            folder.create()
             if folder.result() is None and not any(folder.checkpoints.iterdir()):
                 self._fork(folder, config)
         return folders

@@ -23,6 +23,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ class Study:
     def _prepare(self, config: RunConfig) -> RunFolder:
         run = RunFolder(self.folder / run_name(config))
         there = run.lay_out()
-        if run.config() is None or (self.recipe is not None and "recipe.json" not in there):
+        unplanned = "config.json" not in there or run.config() is None
+        if unplanned or (self.recipe is not None and "recipe.json" not in there):
             made_from = None if self.recipe is None else origin(self.recipe, config)
             run.write_plan(StoredConfig(config.to_json()), made_from)
         return run
@@ -126,7 +128,7 @@ def origin(recipe: str, config: RunConfig) -> Origin:
 
     A new name brings its own defaults, so only what differs from those is told besides.
     """
-    base, wanted, chosen = find_recipe(recipe).to_json(), config.to_json(), config.chosen()
+    base, wanted, chosen = _recipe_json(recipe), config.to_json(), config.chosen()
     names: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for part, values in wanted.items():
@@ -137,6 +139,11 @@ def origin(recipe: str, config: RunConfig) -> Origin:
             start = base[part]
         others |= {f"{part}.{key}": value for key, value in values.items() if key not in start or start[key] != value}
     return Origin(recipe, names | others)
+
+
+@cache
+def _recipe_json(name: str) -> dict[str, dict[str, Any]]:
+    return find_recipe(name).to_json()
 
 
 def check_count(runs: int, most: int) -> None:

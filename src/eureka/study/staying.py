@@ -69,15 +69,20 @@ def has_one_thread() -> bool:
 
 
 def warm_up() -> None:
-    """Import what every run needs; torch loads a good part of itself only when an optimiser is made."""
+    """Import and look up what every run needs; torch loads a good part of itself only when an optimiser is made."""
     import filelock  # noqa: F401
+    from PIL import Image
     from torch import nn
 
+    from eureka.experiment import environment
+    from eureka.tasks import labelled  # noqa: F401
     from eureka.training import loop  # noqa: F401
     from eureka.training.config import TrainingConfig
     from eureka.training.optimiser import make_optimiser
 
     make_optimiser(nn.Linear(1, 1), TrainingConfig()).zero_grad()
+    Image.preinit()
+    environment()
 
 
 @contextlib.contextmanager

@@ -31,16 +31,17 @@ class Digits(Task):
         self.tile_names = [[name for i, name in enumerate(names) if i % 4 // 2 == row] for row in (0, 1)]
         train, validation = load_digits().split(HELD_OUT_EVERY)
         self._albums = {
-            split: Album((torch.from_numpy(images.pixels) - MEAN) / SCALE, torch.from_numpy(images.labels))
+            split: Album(((torch.from_numpy(images.pixels) - MEAN) / SCALE)[:, None], torch.from_numpy(images.labels))
             for split, images in (("train", train), ("validation", validation))
         }
 
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
         drawn = self.rule.draw(n, generator)
         shown = torch.tensor([*INDICATOR_DIGITS, *range(10)])[drawn.tiles]
-        tiles = self._albums[split].draw(shown, generator)  # (n, blocks, 4, 8, 8)
-        rows = tiles.reshape(n, self.rule.blocks, 2, 2, 8, 8).permute(0, 2, 4, 1, 3, 5)  # (n, row, y, block, column, x)
-        return Batch(rows.reshape(n, *self.input_shape), drawn.labels, drawn.steps)
+        album = self._albums[split]
+        chosen = album.choose(shown, generator).view(n, self.rule.blocks, 2, 2).permute(0, 2, 1, 3)  # (n, row, block, column)
+        pictures = album.mosaic(chosen.reshape(n, 2, 2 * self.rule.blocks))
+        return Batch(pictures.view(n, *self.input_shape), drawn.labels, drawn.steps)
 
     def levels(self, label_smoothing: float = 0.0) -> list[Level]:
         """The chain's levels: what a reader of every digit could do."""

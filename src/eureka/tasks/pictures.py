@@ -7,8 +7,9 @@ is here: the shelf of real pictures, tints, placement and painting, all by tenso
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -17,7 +18,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
-from eureka.data.images import Images, load_images
+from eureka.data.images import Images, Part, load_images
+from eureka.data.sources import Folder
+from eureka.data.store import places
 from eureka.errors import RequestError
 from eureka.runs import Level
 from eureka.tasks.decision_rule import DecisionRule, smoothed_entropy
@@ -88,8 +91,9 @@ class PictureTask(Task):
     def sample(self, n: int, generator: Generator, split: Split = "train") -> Batch:
         scene = self.compose(n, generator)
         noise = COLOUR_NOISE * torch.randn(scene.colours.shape, generator=generator)
-        tiles = self._shelves[split].draw(scene.shown, generator)
-        inputs = sketch(tiles) if self.grey else paint(tiles, (scene.colours + noise).clamp(0, 1))
+        shelf = self._shelves[split]
+        mosaic = shelf.mosaic(shelf.choose(scene.shown, generator).view(n, 2, 2))
+        inputs = sketch(mosaic) if self.grey else paint(mosaic, (scene.colours + noise).clamp(0, 1))
         if self.centred:
             inputs = inputs.sub_(CENTRE).div_(SCALE)
         return Batch(inputs, scene.labels if self.answer == "label" else scene.steps[self.answer], scene.steps)
@@ -107,45 +111,41 @@ class PictureTask(Task):
         return [Level("nothing", guessing, max(p, 1 - p)), Level("the first step", certain, 1.0)]
 
 
-def paint(tiles: Tensor, colours: Tensor) -> Tensor:
-    """(n, 4, channels, t, t) bytes in (n, 4, 3) colours → (n, 3, 2t, 2t) in [0, 1].
+def paint(mosaic: Tensor, colours: Tensor) -> Tensor:
+    """A mosaic of bytes, (n, channels, 2, t, 2t), in (n, 4, 3) colours → (n, 3, 2t, 2t) in [0, 1].
 
     Colours lie in [0, 1], so their products with pixels do too, and nothing needs to be cut off.
     """
-    n, t = len(tiles), tiles.shape[-1]
+    n, t = len(mosaic), mosaic.shape[-2]
     across = (colours / 255).view(n, 2, 2, 3).permute(0, 3, 1, 2).repeat_interleave(t, dim=3)  # (n, 3, row, column and x)
-    return (_grid(tiles) * across[:, :, :, None]).view(n, 3, 2 * t, 2 * t)  # the long last dimension is what makes it fast
+    return (mosaic.float() * across[:, :, :, None]).view(n, 3, 2 * t, 2 * t)  # the long last dimension is what makes it fast
 
 
-def sketch(tiles: Tensor) -> Tensor:
-    """(n, 4, channels, t, t) bytes without any colour → (n, 1, 2t, 2t) in [0, 1]."""
-    grid = _grid(tiles) / 255
-    return grid.mean(dim=1, keepdim=True).view(len(tiles), 1, 2 * tiles.shape[-1], -1)
+def sketch(mosaic: Tensor) -> Tensor:
+    """A mosaic of bytes, (n, channels, 2, t, 2t), without any colour → (n, 1, 2t, 2t) in [0, 1]."""
+    return (mosaic.float() / 255).mean(dim=1, keepdim=True).view(len(mosaic), 1, 2 * mosaic.shape[-2], -1)
 
 
-def _grid(tiles: Tensor) -> Tensor:
-    """(n, 4, channels, t, t) bytes → (n, channels, row, y, column and x)."""
-    n, _, channels, t, _ = tiles.shape
-    rows = tiles.view(n, 2, 2, channels, t, t).permute(0, 3, 1, 4, 2, 5)
-    return rows.to(torch.float, memory_format=torch.contiguous_format).view(n, channels, 2, t, 2 * t)
+def shelf(part: Part, tile: int, photos: bool) -> Album:
+    """Digits, fashion items, photographs if needed, and one blank: (c, t, t) bytes each. It is made once and then kept."""
+    return _shelf(part, tile, photos, load_images, tuple(places()))
 
 
-def shelf(part: Literal["train", "test"], tile: int, photos: bool) -> Album:
-    """Digits, fashion items, photographs if needed, and one blank: (c, t, t) bytes each."""
-    kinds = [(load_images("mnist", part), DIGIT), (load_images("fashion_mnist", part), FASHION)]
+@lru_cache(maxsize=4)  # two of each task: the runs of a study begin at once with what an earlier one has made
+def _shelf(part: Part, tile: int, photos: bool, load: Callable[[str, Part], Images], _where: tuple[Folder, ...]) -> Album:
+    kinds = [(load("mnist", part), DIGIT), (load("fashion_mnist", part), FASHION)]
     pictures = [shrunk(_channels_first(images), tile) for images, _ in kinds]
     labels = [torch.from_numpy(images.labels) + start for images, start in kinds]
     if photos:
-        photographs = _photos(part)
+        photographs = _photos(load("cifar10", part))
         pictures = [grey.expand(-1, 3, -1, -1) for grey in pictures] + [shrunk(_channels_first(photographs), tile)]
         labels.append(torch.from_numpy(photographs.labels) + PHOTO)
     pictures.append(torch.zeros(1, *pictures[0].shape[1:], dtype=torch.uint8))
     return Album(torch.cat(pictures), torch.cat([*labels, torch.tensor([BLANK])]), BLANK + 1)
 
 
-def _photos(part: Literal["train", "test"]) -> Images:
+def _photos(images: Images) -> Images:
     """Cars as class 0 and birds as class 1, the border cut off: 28×28 of 32×32."""
-    images = load_images("cifar10", part)
     chosen = images.take(np.isin(images.labels, PHOTO_CLASSES))
     return Images(chosen.pixels[:, 2:30, 2:30], chosen.labels - PHOTO_CLASSES[0])
 
@@ -195,12 +195,31 @@ class Album:
     def __init__(self, pictures: Tensor, labels: Tensor, classes: int = 10) -> None:
         order = labels.argsort(stable=True)
         self.pictures = pictures[order]
+        """(pictures, channels, height, width)"""
         self.counts = labels.bincount(minlength=classes)
         self.starts = self.counts.cumsum(0) - self.counts
 
-    def draw(self, classes: Tensor, generator: Generator) -> Tensor:
-        """A picture of each class asked for: (…,) → (…, *picture)."""
+    def choose(self, classes: Tensor, generator: Generator) -> Tensor:
+        """The number of a picture of each class asked for."""
         counts = self.counts[classes]
         which = (torch.rand(classes.shape, generator=generator) * counts).long().clamp_max(counts - 1)
-        chosen = self.pictures.index_select(0, (self.starts[classes] + which).flatten())  # far faster than pictures[…]
-        return chosen.unflatten(0, classes.shape)  # type: ignore[no-untyped-call,no-any-return]
+        return self.starts[classes] + which
+
+    def mosaic(self, chosen: Tensor) -> Tensor:
+        """Pictures by number, laid out in rows and columns: (n, rows, columns) → (n, channels, rows, height, columns × width).
+
+        Whole pictures are fetched from memory; their lines then go to where they belong, which takes half the time of a permuted
+        copy.
+        """
+        n, rows, columns = chosen.shape
+        _, channels, height, width = self.pictures.shape
+        fetched = self.pictures.index_select(0, chosen.flatten()).view(-1, width)  # far faster than pictures[…]
+        lines = _lines(n, rows, columns, channels, height)
+        return fetched.index_select(0, lines).view(n, channels, rows, height, columns * width)
+
+
+@lru_cache(maxsize=8)  # the sizes of the batches of a run: training, validation, probes
+def _lines(n: int, rows: int, columns: int, channels: int, height: int) -> Tensor:
+    """Which line of n × rows × columns pictures, one after the other, stands where in their mosaic."""
+    lines = torch.arange(n * rows * columns * channels * height).view(n, rows, columns, channels, height)
+    return lines.permute(0, 3, 1, 4, 2).flatten()
