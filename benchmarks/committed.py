@@ -15,6 +15,7 @@ STUDIES = {
     "every_rate/tiles": "every_rate/tiles.yaml",
     "every_rate/digits": "every_rate/digits.yaml",
     "every_rate/main": "every_rate/main.yaml",
+    "in_context/induction": "in_context/induction.yaml",
 }
 """The folder of each committed table, and the study's file."""
 
