@@ -31,14 +31,15 @@ class NormBlocks(Function):
     """softmax(β·q·k)·v."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, floor: Tensor, divisor: Divisor, mask: Mask) -> Tensor:
-        """q (B, H, Q, D), k and v (B, H, K, D), floor (B, H, Q, 1) → (B, H, Q, D)."""
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, floor: Tensor, divisor: Divisor, mask: Mask, learning: bool) -> Tensor:
+        """q (B, H, Q, D), k and v (B, H, K, D), floor (B, H, Q, 1), whether to keep the weights → (B, H, Q, D)."""
         ctx.blocks = list(_blocks(q, k, mask))
         mixed = _room(q, v.shape[3])
         beta, variance = q.new_empty(2, *q.shape[:3], 1)
-        logits, weights = q.new_empty(2, sum(block.size for block in ctx.blocks))
-        desk = q.new_empty(max(block.size for block in ctx.blocks))
-        for block in ctx.blocks:
+        largest = max(block.size for block in ctx.blocks)
+        logits, weights = q.new_empty(2, sum(block.size for block in ctx.blocks) if learning else largest)
+        desk = q.new_empty(largest)
+        for block in ctx.blocks if learning else (one._replace(start=0) for one in ctx.blocks):
             rows, keys, shown = block.rows, block.keys, block.shown
             c = block.of(logits)
             torch.bmm(q[rows], k[keys].transpose(1, 2), out=c)
@@ -49,7 +50,8 @@ class NormBlocks(Function):
             beta[rows], variance[rows] = sharp, spread
         counts = torch.as_tensor(visible_counts(mask, q.shape[2], k.shape[2], q.device)).clamp_min(1)
         slope = divisor.slope(beta, variance, floor).mul_(2).div_(counts)
-        ctx.save_for_backward(q, k, v, beta, slope, logits, weights)
+        if learning:
+            ctx.save_for_backward(q, k, v, beta, slope, logits, weights)
         return mixed
 
     @staticmethod
@@ -69,7 +71,7 @@ class NormBlocks(Function):
             for grad, left, right in ((grad_k[keys], a, q[rows]), (grad_v[keys], p, ahead)):
                 part = torch.bmm(left.transpose(1, 2), right)
                 grad.copy_(part) if block.first else grad.add_(part)
-        return grad_q, grad_k, grad_v, None, None, None
+        return grad_q, grad_k, grad_v, None, None, None, None
 
 
 def _room(like: Tensor, width: int) -> Tensor:
