@@ -75,7 +75,6 @@ def warm_up() -> None:
     from torch import nn
 
     from eureka.experiment import environment
-    from eureka.tasks import labelled  # noqa: F401
     from eureka.training import loop  # noqa: F401
     from eureka.training.config import TrainingConfig
     from eureka.training.optimiser import make_optimiser
