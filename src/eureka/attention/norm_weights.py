@@ -67,6 +67,6 @@ class NormWeights(Function):
             p, c, beta, slope = ctx.saved_tensors
             h = torch._softmax_backward_data(g, p, -1, p.dtype)
             if ctx.added_shape is not None and ctx.needs_input_grad[4]:
-                grads[4] = h.sum_to_size(ctx.added_shape)
+                grads[4] = h.clone().sum_to_size(ctx.added_shape)  # of the same shape it would be h itself, which is overwritten
             grads[0] = logit_gradient(h, c, beta, slope)
         return tuple(grads)
