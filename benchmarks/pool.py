@@ -60,6 +60,11 @@ class PoolCost:
     """what a run costs a worker besides, on average; the first run of a worker that stays pays for all"""
     efficiency: float
 
+    @property
+    def pool_share(self) -> float:
+        """Of the workers' time, what the runs trained: what is lost to the pool alone, not to two runs sharing a machine's memory."""
+        return self.seconds_together / (self.seconds_together + self.start_seconds)
+
 
 @dataclass(frozen=True)
 class FirstStep:
@@ -191,10 +196,15 @@ def main(
     starts = first_steps(progress=say)
     found = run(runs, steps if seconds is None else steps_of(seconds), progress=say)
     if json:
-        print_json({"rows": [asdict(cost) for cost in found], "first_steps": [asdict(one) for one in starts]})
+        print_json(
+            {
+                "rows": [asdict(cost) | {"pool_share": cost.pool_share} for cost in found],
+                "first_steps": [asdict(one) for one in starts],
+            }
+        )
         return
     print_table(
-        ["way", "runs", "workers", "seconds a run", "together", "besides", "efficiency"],
+        ["way", "runs", "workers", "seconds a run", "together", "besides", "share spent training", "efficiency"],
         [
             (
                 c.way,
@@ -203,6 +213,7 @@ def main(
                 f"{c.seconds_a_run:.1f}",
                 f"{c.seconds_together:.1f}",
                 f"{c.start_seconds:.2f}",
+                f"{c.pool_share:.3f}",
                 f"{c.efficiency:.3f}",
             )
             for c in found
