@@ -62,7 +62,7 @@ class PoolCost:
 
     @property
     def pool_share(self) -> float:
-        """Of the workers' time, what the runs trained: what is lost to the pool alone, not to two runs sharing a machine's memory."""
+        """Of the workers' time, what the runs trained: the rest is lost by the pool, not by runs that share the machine's memory."""
         return self.seconds_together / (self.seconds_together + self.start_seconds)
 
 
