@@ -62,7 +62,7 @@ class PoolCost:
 
     @property
     def pool_share(self) -> float:
-        """Of the workers' time, what the runs trained: the rest is lost by the pool, not by runs that share the machine's memory."""
+        """Of the workers' time, what the runs trained; the rest is lost by the pool, not by sharing the machine's memory."""
         return self.seconds_together / (self.seconds_together + self.start_seconds)
 
 
