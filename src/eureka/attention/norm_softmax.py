@@ -29,8 +29,8 @@ MANY = 1 << 16
 """How many weights a sample must have for blocks of them to pay; with fewer, whole weights of all samples are faster."""
 BLOCKS, BLOCKS_CAUSAL = 5, 8
 """The limits when the weights are made block by block. Measured in the same way with 4 heads: no mask, at 3·D tokens blocks
-1.15, whole weights or fused 1.35 to 1.4; at 5·D 1.15 and 1.25; at 8·D 1.4 and 1.15. Causal, at 3·D 1.15 and 1.4; at 8·D 0.8 to
-1.0 and 1.4."""
+1.15 to 1.2, whole weights or fused 1.35 to 1.4; at 5·D 1.2 and 1.25; at 8·D 1.4 and 1.15. Causal, at 3·D 1.1 to 1.2 and 1.4; at
+8·D 0.8 to 1.0 and 1.4."""
 
 
 class NormSoftmax(SoftmaxFamily):
