@@ -119,14 +119,19 @@ def test_weights_times_values_are_the_output(twin: Any, name: str, mask: str) ->
         torch.testing.assert_close(operator(q, k, v, kind), operator.weights(q, k, kind) @ whole)
 
 
-@pytest.fixture
-def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def take_blocks(monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:
     """NormSoftmax takes blocks of weights for every shape: one or two heads of a sample, five causal rows."""
     monkeypatch.setattr("eureka.attention.norm_softmax.MANY", 0)
     monkeypatch.setattr("eureka.attention.norm_softmax.BLOCKS", 1000)
     monkeypatch.setattr("eureka.attention.norm_softmax.BLOCKS_CAUSAL", 1000)
     monkeypatch.setattr("eureka.attention.norm_blocks.BLOCK", 100)
     monkeypatch.setattr("eureka.attention.norm_blocks.ROWS", 5)
+    monkeypatch.setattr("eureka.attention.norm_blocks.KEPT", 1000 if kept else 0)
+
+
+@pytest.fixture(params=[True, False], ids=["weights kept", "weights made again"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_blocks(monkeypatch, request.param)
 
 
 @pytest.mark.usefixtures("blocks")
@@ -157,7 +162,7 @@ def test_gradcheck_of_blocks_of_weights(twin: Any, mask: str) -> None:
 
 @pytest.mark.parametrize("mask", ["none", "causal", "padding", "bias"])
 @pytest.mark.parametrize("side_by_side", [False, True])
-def test_blocks_give_what_whole_weights_give(twin: Any, request: pytest.FixtureRequest, mask: str, side_by_side: bool) -> None:
+def test_blocks_give_what_whole_weights_give(twin: Any, monkeypatch: pytest.MonkeyPatch, mask: str, side_by_side: bool) -> None:
     """In either memory order, for values of another width, in bfloat16 too."""
     operator = twin.make("norm_softmax", 2, 8)
     kind = twin.masks(3, 2, 12, 12, torch.float32)[mask]
@@ -166,7 +171,7 @@ def test_blocks_give_what_whole_weights_give(twin: Any, request: pytest.FixtureR
     if side_by_side:
         q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
     want = operator(q, k, v, kind), operator(q.bfloat16(), k.bfloat16(), v.bfloat16(), kind)
-    request.getfixturevalue("blocks")
+    take_blocks(monkeypatch, kept=True)
     got = operator(q, k, v, kind)
     torch.testing.assert_close(got, want[0])
     assert got.stride() == (q.stride() if v.shape[-1] == q.shape[-1] else got.stride())
