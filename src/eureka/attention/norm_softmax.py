@@ -26,8 +26,8 @@ keys and their statistics cost more. Measured on one core, head dimensions 32, 6
 No mask: at 2·D tokens explicit 1.2 to 1.4, fused 1.5 to 1.6; at 3·D level; at 4·D explicit 1.2 to 1.65, fused 1.25 to 1.4.
 Causal: at 4·D explicit 1.2 to 1.55, fused 1.5 to 2; at 6·D explicit 1.4 to 1.9, fused 1.5 to 1.7."""
 MANY = 45_000
-"""How many weights a sample must have for blocks of them to pay; with fewer, whole weights of all samples are faster. Blocks of some
-samples were tried for those: slower at 17 tokens, level at 65."""
+"""How many weights a sample must have for blocks of them to pay; with fewer, whole weights of all samples are faster. Blocks of
+some samples were tried for those: slower at 17 tokens, level at 65."""
 BLOCKS, BLOCKS_CAUSAL = 5, 16
 """The limits when the weights are made block by block. Measured in the same way with 4 heads: no mask, at 3·D tokens blocks 1.1
 to 1.2, whole weights or fused 1.35; at 5·D 1.0 to 1.3 and 1.2 to 1.3; at 8·D 1.1 and 1.1, with more memory. Causal, at 8·D 0.85
