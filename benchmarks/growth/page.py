@@ -57,7 +57,7 @@ def page(found: Growth) -> str:
         "NormSoftmax forward and backward, in times of PyTorch's fused attention (SDPA), 4 heads of 64 dimensions in batches of "
         "4,096 tokens. *Fused, at least* is SDPA and the products that the statistics need at the rate of a large matrix "
         "product, and nothing else. *Written out, at least* is the six products of explicit attention at the rate that "
-        "they reach here, without a softmax.",
+        "they reach here, causal ones only where their blocks of rows see, without a softmax.",
         "",
         *_table(["tokens", "mask", "measured", "fused, at least", "written out, at least"], map(_floor, found.floors)),
         "",
