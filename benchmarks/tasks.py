@@ -57,8 +57,8 @@ class SamplingSpeed:
     """times as fast as one-at-a-time assembly, where that is written out"""
     passes_at_copy_rate: float | None
     """the same if every byte that a batch reads and writes moved at the rate of a copy, and nothing else took time"""
-    written_at_copy_rate: float | None
-    """the same if its pictures were only written"""
+    drawn_fetched_painted: float | None
+    """the same if a batch only drew its scenes, fetched their pictures from memory and multiplied them with their colours"""
     share_of_step: float
     """sampling, as a share of a training step"""
 
@@ -99,9 +99,10 @@ def sampling_speed(config: RunConfig) -> SamplingSpeed:
     task: Task = TASKS.build(name)
     generator = Generator().manual_seed(0)
     jobs: dict[str, Callable[[], object]] = {"batch": lambda: task.sample(BATCH, generator), **training_jobs(config)}
-    if name == "main":
+    if isinstance(task, PictureTask) and name == "main":
         baseline = PerSample()
         jobs["one at a time"] = lambda: baseline.sample(BATCH)
+        jobs |= least_jobs(task)
     pictures = torch.empty(BATCH, 3, 2 * TILE, 2 * TILE)
     copy = torch.empty_like(pictures)
     jobs["copy"] = lambda: copy.copy_(pictures)
@@ -109,17 +110,32 @@ def sampling_speed(config: RunConfig) -> SamplingSpeed:
     alone = seconds.get("one at a time")
     rate = 2 * pictures.nbytes / seconds["copy"]
 
-    def times(duration: float) -> float | None:
-        return None if alone is None else round(alone / duration, 1)
+    def times(*durations: float) -> float | None:
+        return None if alone is None else round(alone / sum(durations), 1)
 
     return SamplingSpeed(
         task=name,
         samples_per_s=round(BATCH / seconds["batch"]),
         vs_per_sample=times(seconds["batch"]),
         passes_at_copy_rate=times(PASSES * BATCH / rate),
-        written_at_copy_rate=times(seconds["copy"]),
+        drawn_fetched_painted=times(*(seconds.get(part, 0.0) for part in ("draw", "fetch", "paint"))),
         share_of_step=round(seconds["sampling"] / seconds["step"], 4),
     )
+
+
+def least_jobs(task: PictureTask) -> dict[str, Callable[[], object]]:
+    """What no way of making a batch of the main task can leave out: drawing what is shown, reading its pictures, which lie
+    anywhere in memory, and writing their products with the colours."""
+    album, generator = shelf("train", TILE, photos=False), Generator().manual_seed(0)
+    floats, colours = torch.rand(BATCH, 1, 2, TILE, 2 * TILE), torch.rand(BATCH, 3, 2, 1, 2 * TILE)
+
+    def fetch() -> Tensor:
+        return album.pictures.index_select(0, torch.randint(len(album.pictures), (4 * BATCH,), generator=generator))
+
+    def draw() -> Tensor:
+        return album.choose(task.compose(BATCH, generator).shown, generator)
+
+    return {"draw": draw, "fetch": fetch, "paint": lambda: floats * colours}
 
 
 def training_jobs(config: RunConfig) -> dict[str, Callable[[], object]]:
@@ -211,7 +227,7 @@ def main(
         if speed.vs_per_sample is not None:
             sys.stdout.write(
                 f"{speed.task}: {_times(speed.passes_at_copy_rate)} × one at a time if all passes over memory went at the rate "
-                f"of a copy, {_times(speed.written_at_copy_rate)} × if its pictures were only written.\n"
+                f"of a copy, {_times(speed.drawn_fetched_painted)} × if its pictures were only drawn, fetched and painted.\n"
             )
     for task in skipped:
         sys.stdout.write(f"{task.task} was left out: {task.reason}\n")

@@ -106,7 +106,8 @@ def _sampling(one: SamplingSpeed) -> str:
     return (
         f"Samples of the task {one.task} are made {one.vs_per_sample} × as fast as one at a time. It would be "
         f"{one.passes_at_copy_rate} × if every byte that a batch reads and writes moved at the rate of a copy and nothing else "
-        f"took time, and {one.written_at_copy_rate} × if its pictures were only written."
+        f"took time, and {one.drawn_fetched_painted} × if its scenes were only drawn, their pictures fetched from memory and "
+        "multiplied with their colours."
     )
 
 

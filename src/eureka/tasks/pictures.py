@@ -118,7 +118,7 @@ def paint(mosaic: Tensor, colours: Tensor) -> Tensor:
     """
     n, t = len(mosaic), mosaic.shape[-2]
     across = (colours / 255).view(n, 2, 2, 3).permute(0, 3, 1, 2).repeat_interleave(t, dim=3)  # (n, 3, row, column and x)
-    return (mosaic.float() * across[:, :, :, None]).view(n, 3, 2 * t, 2 * t)  # the long last dimension is what makes it fast
+    return (mosaic * across[:, :, :, None]).view(n, 3, 2 * t, 2 * t)  # the long last dimension is what makes it fast
 
 
 def sketch(mosaic: Tensor) -> Tensor:
