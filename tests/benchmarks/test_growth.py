@@ -63,11 +63,11 @@ def test_the_page_has_every_table_and_the_large_study_on_paper() -> None:
     needed = [series(what, "runs", 1.0) for what in ("plan a study", "go on with it", "a report")]
     step = LoopCost("tiles", 256, 1.0, 0.5, Shares(0.8, 0.7, 0.6), 5_000.0)
     pictures = SamplingSpeed("main", 1_000, 12.0, 18.0, 27.0, 0.01)
-    sides, floors = [Sides("a thing", "seconds", 4.0, 2.0)], [Floor(197, "none", 1.3, 1.1, 0.9)]
+    sides, floors = [Sides("a thing", "seconds", 4.0, 2.0)], [Floor(197, "none", 1.3, 1.2, 1.4, 1.1, 0.9)]
     text = page(Growth(sides, floors, [step], [pictures], needed))
     assert "| tiles | 0.50 | 0.80 | 0.70 | 0.60 |" in text
     assert "Samples of the task main are made 12.0 × as fast as one at a time. It would be 18.0 × if" in text
     assert "| a thing | seconds | 4 | 2 | 2 |" in text
-    assert "| 197 | none | 1.30 | 1.10 | 0.90 |" in text
+    assert "| 197 | none | 1.30 (1.20 to 1.40) | 1.10 | 0.90 |" in text
     assert "| a report | runs | 10 to 1,000 | 0.01 0.1 1 | 10 100 1000 | 1.00 | 1.00 |" in text
     assert "1.4 TB" in text
