@@ -27,7 +27,7 @@ def test_every_committed_study_is_in_it() -> None:
 
 
 def test_tasks_without_runs_say_so(text: str) -> None:
-    assert f"| masked text | {NO_RUNS} |" in text
+    assert f"| window sum | {NO_RUNS} |" in text
 
 
 def rows(name: str) -> list[dict[str, str]]:
