@@ -30,7 +30,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "the paper's pictures": ("every_rate/main",),
     "chains of decisions": ("chain",),
     "window sum": (),
-    "in-context learning": ("in_context/induction",),
+    "in-context learning": ("in_context/induction", "in_context/gpt2_induction"),
     "masked text": (),
 }
 """The committed studies of each task."""
