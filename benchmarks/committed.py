@@ -17,6 +17,7 @@ STUDIES = {
     "every_rate/main": "every_rate/main.yaml",
     "in_context/induction": "in_context/induction.yaml",
     "in_context/gpt2_induction": "in_context/gpt2_induction.yaml",
+    "language/masked_text": "language/masked_text.yaml",
 }
 """The folder of each committed table, and the study's file."""
 
