@@ -187,7 +187,8 @@ def _best(evidence: Evidence, found: Sequence[Comparison]) -> str:
     best = min(found, key=lambda one: (one.p_corrected, -(one.speed_up.value or 0.0)))
     speed = best.speed_up
     value, low, high = (NONE if one is None else number(one) for one in (speed.value, speed.low, speed.high))
-    size = f"{value} × [{low}, {high}], n = {best.runs} and {best.baseline_runs}"
+    later = " (later)" if speed.value is not None and speed.value < 1 else ""
+    size = f"{value} ×{later} [{low}, {high}], n = {best.runs} and {best.baseline_runs}"
     sure = f"p = {best.p_corrected:.2g}" if best.p_corrected <= 0.05 else "not decided"
     return f"{sure}: {size}: {evidence.named(best.arm, best.condition)}"
 
