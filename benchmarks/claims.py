@@ -31,7 +31,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "chains of decisions": ("chain",),
     "window sum": (),
     "in-context learning": ("in_context/induction", "in_context/gpt2_induction"),
-    "masked text": ("language/masked_text",),
+    "masked text": ("language/masked_text", "language/roberta"),
 }
 """The committed studies of each task."""
 NO_RUNS = "no runs"

@@ -18,6 +18,7 @@ STUDIES = {
     "in_context/induction": "in_context/induction.yaml",
     "in_context/gpt2_induction": "in_context/gpt2_induction.yaml",
     "language/masked_text": "language/masked_text.yaml",
+    "language/roberta": "language/roberta.yaml",
 }
 """The folder of each committed table, and the study's file."""
 
