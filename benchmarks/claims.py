@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from scipy.stats import binomtest
 
 from benchmarks.command import start
 from benchmarks.committed import committed_runs
 from eureka.files import write_whole
 from eureka.formats import NONE, fixed, number
 from eureka.runs import Run
-from eureka.study.arms import Arm, Grouping, group_runs
+from eureka.study.arms import Arm, Condition, Grouping, group_runs
 from eureka.study.comparison import Comparison, baseline_of, compare_arms
 from eureka.study.over_rates import OverRates, over_rates
 
@@ -29,11 +30,20 @@ TASKS: dict[str, tuple[str, ...]] = {
     "the paper's pictures": ("every_rate/main",),
     "chains of decisions": ("chain",),
     "window sum": (),
-    "in-context learning": ("in_context/induction",),
-    "masked text": (),
+    "in-context learning": ("in_context/induction", "in_context/gpt2_induction"),
+    "masked text": ("language/masked_text", "language/roberta"),
 }
 """The committed studies of each task."""
 NO_RUNS = "no runs"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The accuracy of an arm soon after its leaps, beside that of softmax."""
+
+    label: str
+    accuracy: float
+    plain: float
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,18 @@ class Evidence:
         """Softmax as it is drawn, in each condition."""
         arms = (baseline_of([arm for arm in one.arms if arm.ended], "softmax") for one in self.grouping.conditions)
         return [arm for arm in arms if arm is not None]
+
+    def named(self, arm: Arm, condition: Condition) -> str:
+        """An arm, and whose it is where several models were run."""
+        model = condition.settings.get("model.name")
+        return arm.label if model is None else f"{arm.label}, {model}"
+
+    def gains(self, condition: Condition) -> list[Gain]:
+        """Each arm beside the softmax of its condition, where both leapt often enough."""
+        arms = [arm for arm in condition.arms if arm.ended]
+        plain = _accuracy(self.runs_of([arm for arm in arms if arm in self.plain]))
+        found = {self.named(arm, condition): _accuracy(self.runs_of([arm])) for arm in arms if arm not in self.plain}
+        return [] if plain is None else [Gain(label, value, plain) for label, value in found.items() if value is not None]
 
     def runs_of(self, arms: Sequence[Arm]) -> list[Run]:
         return [run for arm in arms for those in arm.ended.values() for run in those]
@@ -82,36 +104,46 @@ def leaps(evidence: Evidence) -> str:
 
 def operator_alone(evidence: Evidence) -> str:
     """Only the operator changed, from the same start."""
-    return _best(
-        [one for one in evidence.comparisons if one.arm.key.controls == one.baseline.key.controls and not _is_plain(one)]
-    )
+    same = [one for one in evidence.comparisons if one.arm.key.controls == one.baseline.key.controls and not _is_plain(one)]
+    return _best(evidence, same)
 
 
 def sooner(evidence: Evidence) -> str:
     """Any fix or start against softmax as it is drawn, each at its best rate."""
-    return _best([one for one in evidence.comparisons if not one.baseline.key.controls])
+    return _best(evidence, [one for one in evidence.comparisons if not one.baseline.key.controls])
 
 
 def likelier(evidence: Evidence) -> str:
-    """Leaps over all rates."""
-    by_arm = {one.arm.label: one for one in evidence.over}
-    plain = next((one for one in evidence.over if one.arm in evidence.plain), None)
-    if plain is None:
+    """Leaps over all rates; an arm is counted beside the softmax of the same conditions."""
+    plain = {id(one.condition): one for one in evidence.over if one.arm in evidence.plain}
+    if not plain:
         return "one rate only"
-    best = max(by_arm.values(), key=lambda one: (one.share_interval[0], -(one.mean_wait.value or 0.0)))
-    return f"{best.leaps} of {best.runs} against {plain.leaps} of {plain.runs}: {best.arm.label}"
+    by_arm: dict[str, list[OverRates]] = {}
+    for one in evidence.over:
+        if id(one.condition) in plain:
+            by_arm.setdefault(one.arm.label, []).append(one)
+    best = max(by_arm.values(), key=_surest_share)
+    beside = [plain[id(one.condition)] for one in best]
+    return f"{_counted(best)} against {_counted(beside)}: {best[0].arm.label}"
+
+
+def _surest_share(found: Sequence[OverRates]) -> tuple[float, float]:
+    """The least share of leaps that the runs allow; of equal ones the one with the shorter wait is more."""
+    interval = binomtest(sum(one.leaps for one in found), sum(one.runs for one in found)).proportion_ci(0.95, method="exact")
+    return float(interval.low), -statistics.mean(one.mean_wait.value or 0.0 for one in found)
+
+
+def _counted(found: Sequence[OverRates]) -> str:
+    return f"{sum(one.leaps for one in found)} of {sum(one.runs for one in found)}"
 
 
 def more_accurate(evidence: Evidence) -> str:
-    """Accuracy of the runs that leapt; they stop soon after their leap."""
-    arms = [arm for one in evidence.grouping.conditions for arm in one.arms if arm.ended and arm not in evidence.plain]
-    plain = _accuracy(evidence.runs_of(evidence.plain))
-    found = {arm.label: _accuracy(evidence.runs_of([arm])) for arm in arms}
-    known = {label: value for label, value in found.items() if value is not None}
-    if plain is None or not known:
+    """Accuracy of the runs that leapt; they stop soon after their leap. The condition with the largest gain."""
+    found = [gain for one in evidence.grouping.conditions for gain in evidence.gains(one)]
+    if not found:
         return "too few leaps"
-    best = max(known, key=lambda label: known[label])
-    return f"{known[best]:.3f} against {plain:.3f} soon after the leap: {best}"
+    best = max(found, key=lambda gain: gain.accuracy - gain.plain)
+    return f"{best.accuracy:.3f} against {best.plain:.3f} soon after the leap: {best.label}"
 
 
 def more_robust(evidence: Evidence) -> str:
@@ -121,7 +153,7 @@ def more_robust(evidence: Evidence) -> str:
         return "one rate only"
     best = max(found, key=lambda one: one.working_rates / one.rates)
     rates = f"{best.working_rates} of {best.rates} rates against {best.baseline_working_rates} of {best.baseline_rates}"
-    return f"{rates}: {best.arm.label}"
+    return f"{rates}: {evidence.named(best.arm, best.condition)}"
 
 
 def cnn_has_none(evidence: Evidence) -> str:
@@ -148,16 +180,17 @@ def _is_plain(one: Comparison) -> bool:
     return one.arm.key.fix == "softmax"
 
 
-def _best(found: Sequence[Comparison]) -> str:
+def _best(evidence: Evidence, found: Sequence[Comparison]) -> str:
     """The comparison that is surest, and whether it is decided."""
     if not found:
         return "no such arms"
     best = min(found, key=lambda one: (one.p_corrected, -(one.speed_up.value or 0.0)))
     speed = best.speed_up
     value, low, high = (NONE if one is None else number(one) for one in (speed.value, speed.low, speed.high))
-    size = f"{value} × [{low}, {high}], n = {best.runs} and {best.baseline_runs}"
+    later = " (later)" if speed.value is not None and speed.value < 1 else ""
+    size = f"{value} ×{later} [{low}, {high}], n = {best.runs} and {best.baseline_runs}"
     sure = f"p = {best.p_corrected:.2g}" if best.p_corrected <= 0.05 else "not decided"
-    return f"{sure}: {size}: {best.arm.label}"
+    return f"{sure}: {size}: {evidence.named(best.arm, best.condition)}"
 
 
 def _accuracy(runs: Sequence[Run]) -> float | None:

@@ -16,6 +16,9 @@ STUDIES = {
     "every_rate/digits": "every_rate/digits.yaml",
     "every_rate/main": "every_rate/main.yaml",
     "in_context/induction": "in_context/induction.yaml",
+    "in_context/gpt2_induction": "in_context/gpt2_induction.yaml",
+    "language/masked_text": "language/masked_text.yaml",
+    "language/roberta": "language/roberta.yaml",
 }
 """The folder of each committed table, and the study's file."""
 

@@ -24,6 +24,7 @@ DIGESTS = {
     "small/induction": "14aa35bd1712",
     "small/masked_text": "82f6286ae676",
     "hf/gpt2_regression": "b7c94b65b6ed",
+    "hf/gpt2_induction": "6c930d5fefb2",
     "qds/narrow": "9916b861f5f4",
     "paper/main": "584da420ad3b",
     "paper/main_heat_treatment": "4597a9f12a0e",

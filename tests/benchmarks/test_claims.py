@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.claims import NO_RUNS, TASKS, Evidence, likelier, page, saturates
+from benchmarks.claims import NO_RUNS, TASKS, Evidence, likelier, more_accurate, page, saturates, sooner
 from benchmarks.committed import RESULTS, STUDIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
@@ -27,7 +27,7 @@ def test_every_committed_study_is_in_it() -> None:
 
 
 def test_tasks_without_runs_say_so(text: str) -> None:
-    assert f"| masked text | {NO_RUNS} |" in text
+    assert f"| window sum | {NO_RUNS} |" in text
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -43,3 +43,14 @@ def test_counts_are_those_of_the_tables() -> None:
     evidence = Evidence.of(["every_rate/digits"])
     assert saturates(evidence).startswith(f"{len(plain) - sum(plain)} of {len(plain)} runs")
     assert likelier(evidence).startswith(f"{sum(best)} of {len(best)} against {sum(plain)} of {len(plain)}")
+
+
+def test_of_several_models_a_fix_stands_beside_the_softmax_of_its_own() -> None:
+    names = TASKS["in-context learning"]
+    evidence = Evidence.of(names)
+    counts, label = likelier(evidence).split(": ")
+    fix, _, start = label.removesuffix(")").partition(" (start=")
+    mine = [row for name in names for row in rows(name) if (row["attention.name"], row["model.start"]) == (fix, start or "paper")]
+    assert counts.startswith(f"{sum(bool(row['eureka_step']) for row in mine)} of {len(mine)} against ")
+    assert sooner(evidence).endswith((", decoder", ", hf_gpt2"))
+    assert more_accurate(evidence).endswith((", decoder", ", hf_gpt2"))

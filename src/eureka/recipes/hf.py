@@ -28,3 +28,15 @@ def gpt2_regression() -> RunConfig:
         attention={"name": "softmax"},
         training={"steps": 4000, "lr": 1e-3, "batch_size": 64, "early_stop": True},
     )
+
+
+@HF.add(parameters=111_424, minutes=1.5)
+def gpt2_induction() -> RunConfig:
+    """repeated random tokens, by transformers' GPT-2: find, then copy"""
+    training = {"steps": 3000, "lr": 1e-4, "batch_size": 64, "validation_samples": 256, "early_stop": True}
+    return run_config(
+        task={"name": "induction"},
+        model={"name": "hf_gpt2", "heads": 1},
+        attention={"name": "softmax"},
+        training=training,
+    )
