@@ -104,7 +104,7 @@ def test_the_states_of_eight_runs_change_without_a_reload(browser: Page, followe
     assert phases(browser) == ["8 ended"]
     assert {"waiting", "ended"} < seen
     assert seen & {"starting", "learning", "on a plateau", "past the Eureka-moment"}
-    assert len([one for one in seen if one.endswith("runs ended")]) > 3
+    assert len([one for one in seen if one.endswith("runs ended")]) > 2  # none, all, and some in between
     browser.until(lambda: browser.drawn() == 16)
     assert "of 4" in browser.ask("return document.querySelector('.second').textContent")
     assert browser.ask("return document.getElementById('live-left').textContent") == "all runs have ended"
