@@ -54,6 +54,9 @@ def run(folders: Sequence[RunFolder], changes: Mapping[str, Any], samples: int =
             continue
         config, snapshot = RunConfig.from_json(stored.parts), trained_snapshot(folder)
         shifted: Task = config.but(changes).task.build()
+        if shifted.input_shape != snapshot.task.input_shape:
+            shapes = f"{shifted.input_shape} instead of {snapshot.task.input_shape}"
+            raise RequestError(f"{', '.join(changes)} changes the shape of the inputs, {shapes}; a trained model takes no other.")
         key = config.attention.name, str(config.flat().get("model.start", "paper")), config.training.lr
         found[key].append((accuracy(snapshot.model, snapshot.task, samples), accuracy(snapshot.model, shifted, samples)))
     return [_row(key, pairs) for key, pairs in sorted(found.items())]

@@ -9,6 +9,7 @@ from torch import Generator
 
 from benchmarks.shifted import accuracy, run
 from eureka.config import RunConfig
+from eureka.errors import RequestError
 from eureka.experiment import run as train
 from eureka.runs import RunFolder, StoredConfig, find_runs
 from eureka.snapshots import SEED, trained_snapshot
@@ -28,3 +29,9 @@ def test_runs_that_differ_by_their_seed_share_a_row_and_unfinished_ones_have_non
     assert accuracy(snapshot.model, snapshot.task, 256) == pytest.approx(sum(right) / 256)
     assert row.own_lowest <= row.own
     assert row.shifted != row.own
+
+
+def test_a_change_that_a_trained_model_cannot_take_is_refused(tmp_path: Path, tiny: RunConfig) -> None:
+    train(tiny, tmp_path / "one")
+    with pytest.raises(RequestError, match="changes the shape of the inputs"):
+        run(find_runs(tmp_path), {"task.tokens": 3}, samples=16)
