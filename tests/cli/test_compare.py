@@ -214,3 +214,19 @@ def test_starts_are_compared_as_fixes_are_and_several_studies_in_one_command(tmp
     assert [document["folder"] for document in documents] == ["runs/both/a", "runs/both/b"]
     found = {(row["lr"], row["settings"]["model.start"]) for document in documents for row in document["rows"]}
     assert found == {(lr, start) for lr in (3e-4, 1e-3) for start in ("paper", "clear")}
+
+
+def test_where_no_run_stops_early_the_losses_after_equal_steps_are_compared(tmp_path: Path) -> None:
+    done = eureka("compare", "tiles", "--seeds", "1", "--set", "training.early_stop=false", *SMALL, "--out", "runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    [softmax, fix] = [
+        run.result() for run in sorted(find_runs(tmp_path / "runs"), key=lambda run: not run.name.startswith("softmax"))
+    ]
+    assert softmax is not None
+    assert fix is not None
+    _, _, told = done.stdout.partition("Loss after 40 steps, each at its own best learning rate:\n")
+    assert told.startswith("norm_softmax against softmax: not enough runs to tell (1 against 1); ")
+    assert f"({fix.final_loss:.3f} against {softmax.final_loss:.3f})" in told
+    assert "loss after" in done.stdout
+    [written] = json.loads((tmp_path / "runs" / "summary.json").read_text())["losses"]
+    assert (written["loss"], written["baseline_loss"]) == (fix.final_loss, softmax.final_loss)

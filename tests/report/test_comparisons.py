@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,24 @@ def test_the_table_over_all_rates_is_counted_from_the_files(grid: Path, tmp_path
 def test_one_learning_rate_makes_no_table_over_rates(study: Path) -> None:
     summary = summarise(find_runs(study))
     assert summary.over_rates == []
+
+
+def test_the_losses_after_equal_steps_are_those_of_the_files(grid: Path, tmp_path: Path, parse: Any) -> None:
+    page = parse(write_report([grid], tmp_path / "report.html").read_text(encoding="utf-8"))
+    told = page.text.partition("Loss after 1,200 steps")[2].partition("Who leaves a plateau first")[0]
+    ends = [
+        (run.config.fix, run.config.lr, run.outcome.final_loss or 0.0) for run in summarise(find_runs(grid)).runs if run.outcome
+    ]
+    for fix in LEAPS:
+        medians = [statistics.median(loss for name, at, loss in ends if (name, at) == (fix, lr)) for lr in RATES]
+        assert any(f"{median:.3f}" in told for median in medians), fix
+
+
+def test_runs_that_stop_early_make_no_table_of_losses(tmp_path: Path, plant: Any, parse: Any) -> None:
+    for fix in ("softmax", "norm_softmax"):
+        plant(tmp_path, {"attention.name": fix, "training.early_stop": True}, leap=400)
+    page = parse(write_report([tmp_path], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "Loss after" not in page.text
 
 
 def test_one_learning_rate_makes_no_heat_map(study: Path, groups_of: GroupsOf) -> None:

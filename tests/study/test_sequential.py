@@ -16,8 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from eureka.study.comparison import LEVEL
+from eureka.study.dealings import Bools, Floats
 from eureka.study.sequential import SEEDS, Contest, Decision, Look, contest_p_values, looks, take_look
-from eureka.study.survival import Bools, Floats, Times, log_rank, log_rank_scores, log_rank_sides
+from eureka.study.survival import Times, log_rank, log_rank_scores, log_rank_sides
 
 HORIZON = 1200.0
 DEALINGS = 4000

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eureka.study import survival
+from eureka.study import dealings, survival
 from eureka.study.survival import (
     Times,
     log_rank,
@@ -162,7 +162,7 @@ def test_the_normal_law_for_many_runs_agrees_with_dealing_them(monkeypatch: pyte
         b = Times(rng.integers(100 + shift, 900 + shift, 250).astype(float), rng.random(250) < 0.7)
         dealt = log_rank(a, b), survival.log_rank_sides(a, b)
         with monkeypatch.context() as patch:
-            patch.setattr(survival, "NORMAL_ABOVE", 100)
+            patch.setattr(dealings, "NORMAL_ABOVE", 100)
             normal = log_rank(a, b), survival.log_rank_sides(a, b)
         assert normal[0] == pytest.approx(dealt[0], abs=0.01)
         assert normal[1] == pytest.approx(dealt[1], abs=0.01)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eureka.config import RunConfig
     from eureka.runs import Level, Run, RunFolder
     from eureka.study.comparison import Comparison
+    from eureka.study.losses import LossComparison
     from eureka.study.plan import Study
     from eureka.study.pool import Failure, Pool
     from eureka.study.summary import Summary
@@ -217,6 +218,7 @@ def write_summary(
         "rows": [cell.to_json() for cell in summary.cells],
         "comparisons": [comparison.to_json() for comparison in summary.comparisons],
         "over_rates": [one.to_json() for one in summary.over_rates],
+        "losses": [one.to_json() for one in summary.losses],
         "unfinished": summary.unfinished,
         "failures": [{"run": failure.folder.name, "reason": failure.reason} for failure in failures],
         "to_decide": None if to_decide is None else asdict(to_decide),
@@ -237,14 +239,17 @@ def print_summary(summary: Summary, document: dict[str, Any], heading: str | Non
 
     if heading:
         sys.stdout.write(f"\n{heading}\n")
-    print_cells(summary.cells)
+    print_cells(summary.cells, losses=bool(summary.losses))
     print_over_rates(summary.over_rates)
     sys.stdout.write("".join(f"{_sentence(comparison)}\n" for comparison in summary.comparisons))
+    if summary.losses:
+        sys.stdout.write(f"\nLoss after {summary.losses[0].steps:,} steps, each at its own best learning rate:\n")
+        sys.stdout.write("".join(f"{_sentence(one)}\n" for one in summary.losses))
     if document["to_decide"]:
         sys.stdout.write(f"{Advice(**document['to_decide'])}\n")
     sys.stdout.write(f"\nCurves of all runs: {document['report']}\n")
 
 
-def _sentence(one: Comparison) -> str:
+def _sentence(one: Comparison | LossComparison) -> str:
     where = f" ({one.condition.label})" if one.condition.label else ""
     return f"{one.arm.full_label} against {one.baseline.full_label}{where}: {one.verdict}"

@@ -41,14 +41,17 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
     return table
 
 
-def print_cells(cells: Sequence[Cell]) -> None:
-    """The table of a study."""
+def print_cells(cells: Sequence[Cell], *, losses: bool = False) -> None:
+    """The table of a study; with the loss at the end where it can be compared."""
     columns = ["fix", "learning rate", "Eureka-ratio", "95 % interval", "median Eureka-step", "accuracy after"]
     settings = list(cells[0].settings) if cells else []
-    print_table([*columns[:2], *settings, *columns[2:]], [_row(cell) for cell in cells])
+    more = ["loss after"] if losses else []
+    print_table([*columns[:2], *settings, *columns[2:], *more], [_row(cell, losses) for cell in cells])
 
 
-def _row(cell: Cell) -> list[str]:
+def _row(cell: Cell, losses: bool) -> list[str]:
+    from eureka.study.losses import median_loss
+
     low, high = cell.eureka_ratio_interval
     return [
         cell.fix,
@@ -58,6 +61,7 @@ def _row(cell: Cell) -> list[str]:
         f"{fixed(low, 2)} – {fixed(high, 2)}",
         fixed(cell.median_eureka_step, 0),
         fixed(cell.median_final_accuracy),
+        *([fixed(median_loss(cell.ended))] if losses else []),
     ]
 
 

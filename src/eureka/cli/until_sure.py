@@ -34,7 +34,7 @@ def run_until_sure(title: str, study: Study, *, most: int, on: str, workers: int
         failures = _round(standing, study, pool, end)
         standing = stand(study.runs(), most)
     folders = study.only(standing.needed).prepare()
-    summary = Summary(grouped(folders), compare_at_looks(standing), over_rates_at_looks(standing))
+    summary = Summary(grouped(folders), compare_at_looks(standing), over_rates_at_looks(standing), [])
     document = write_summary(title, study.folder, summary, failures, until_sure=standing.to_json())
     if json:
         print_json(document)

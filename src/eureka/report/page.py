@@ -55,6 +55,9 @@ class Page:
     waiting: WaitingFigure | None
     heat_map: HeatMap | None
     over_rates: Table | None
+    losses: Table | None
+    steps: str
+    """after how many steps the losses are compared; empty where they are not"""
     downloads: list[Download]
     results: Table | None
     config: ConfigDetails

@@ -10,6 +10,7 @@ from eureka.formats import NONE, count, fixed, percent, rate, setting
 from eureka.report.groups import Fix, Groups
 from eureka.spreadsheet import write_csv
 from eureka.study.arms import Cell, Condition
+from eureka.study.losses import LossComparison
 from eureka.study.over_rates import OverRates
 from eureka.study.survival import Estimate
 
@@ -127,6 +128,27 @@ def _over_rates_row(groups: Groups, one: OverRates, several: bool) -> list[Table
         TableCell(f"{one.leaps} of {one.runs}", small=_percents(one.share_interval, 0)),
         TableCell(fixed(one.mean_wait.value, 0), small=_ends(one.mean_wait, 0)),
         TableCell(NONE) if one.sooner is None else TableCell(f"{fixed(one.sooner.value, 2)}×", small=_ends(one.sooner, 2)),
+    ]
+
+
+def losses_table(groups: Groups, losses: Sequence[LossComparison]) -> Table | None:
+    """Each arm's loss after equal steps beside that of its baseline; None where runs were to stop early."""
+    if not losses:
+        return None
+    several = len(groups.grouping.conditions) > 1
+    headings = ["fix", *(["condition"] if several else []), "learning rate", "loss", "baseline", "its loss", "difference"]
+    return Table(headings, [_losses_row(groups, one, several) for one in losses])
+
+
+def _losses_row(groups: Groups, one: LossComparison, several: bool) -> list[TableCell]:
+    return [
+        TableCell(fix=groups.fix(one.arm.key)),
+        *([TableCell(one.condition.label)] if several else []),
+        TableCell(rate(one.best_lr)),
+        TableCell(fixed(one.loss)),
+        TableCell(fix=groups.fix(one.baseline.key)),
+        TableCell(fixed(one.baseline_loss), small=f"lr {rate(one.baseline_best_lr)}"),
+        TableCell(one.verdict),
     ]
 
 

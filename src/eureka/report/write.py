@@ -18,7 +18,7 @@ from eureka.report.headline import conclusion, headline, notes
 from eureka.report.introduction import fix_lines, task_cards, use
 from eureka.report.page import Page, ScriptData, render
 from eureka.report.report_run import buckets_for, chosen_to_draw, read_rest
-from eureka.report.results import Download, heat_map, over_rates_table, results_csv, results_table
+from eureka.report.results import Download, heat_map, losses_table, over_rates_table, results_csv, results_table
 from eureka.runs import find_runs
 from eureka.study.comparison import Comparison
 from eureka.study.summary import Summary, summarise
@@ -81,6 +81,8 @@ def _page(groups: Groups, summary: Summary, folders: Sequence[Path], output: Pat
         waiting=waiting,
         heat_map=heat_map(groups),
         over_rates=over_rates_table(groups, summary.over_rates),
+        losses=losses_table(groups, summary.losses),
+        steps=f"{summary.losses[0].steps:,}" if summary.losses else "",
         downloads=_downloads(groups, summary.comparisons),
         results=results_table(groups),
         config=config_details(groups.runs),

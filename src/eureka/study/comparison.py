@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -25,6 +25,8 @@ LEVEL = 0.05
 TOO_FEW, UNDECIDED, NONE_SEEN = "not enough runs to tell", "not decided yet", "no difference seen"
 """How a verdict begins that claims no difference."""
 Standing = Literal["open", "alike", "sooner", "later"]
+BestOf = Callable[[Mapping[float, Sequence[Run]]], float]
+"""Chooses a learning rate."""
 
 
 @dataclass(frozen=True)
@@ -132,23 +134,25 @@ def compare(
     )
 
 
-def judged_runs(arm: Arm) -> tuple[float, list[Run]]:
+def soonest_rate(rates: Mapping[float, Sequence[Run]]) -> float:
+    """The rate with the shortest mean wait; of equal ones the smaller."""
+    return min(rates, key=lambda rate: (_mean_wait(rates[rate]), rate))
+
+
+def judged_runs(arm: Arm, best_of: BestOf = soonest_rate) -> tuple[float, list[Run]]:
     """The best learning rate by all runs; and the runs by which the arm is judged, none of which chose its own rate.
 
     With several rates, every other seed chooses a rate at which the seeds between them are judged, and the other way round.
+
+    best_of   chooses the best rate, from the runs at each
     """
     rates = arm.ended
-    best = _best_rate(rates)
+    best = best_of(rates)
     if len(rates) == 1 or not all(len(runs) >= 2 for runs in rates.values()):
         return best, rates[best]
     halves = [{rate: runs[half::2] for rate, runs in rates.items()} for half in (0, 1)]
-    judged = [run for mine, theirs in (halves, halves[::-1]) for run in mine[_best_rate(theirs)]]
+    judged = [run for mine, theirs in (halves, halves[::-1]) for run in mine[best_of(theirs)]]
     return best, sorted(judged, key=lambda run: run.config.seed)
-
-
-def _best_rate(rates: Mapping[float, Sequence[Run]]) -> float:
-    """The rate with the shortest mean wait; of equal ones the smaller."""
-    return min(rates, key=lambda rate: (_mean_wait(rates[rate]), rate))
 
 
 def _mean_wait(runs: Sequence[Run]) -> float:

@@ -27,9 +27,10 @@ from eureka.study.comparison import (
     run_times,
     so_far,
 )
+from eureka.study.dealings import Bools
 from eureka.study.over_rates import OverRates, over_rates
 from eureka.study.sequential import SEEDS, UNLIKELY, UNLIKELY_FROM, Contest, Look, contest_p_values, looks, take_look
-from eureka.study.survival import Bools, Times
+from eureka.study.survival import Times
 
 
 @dataclass(frozen=True)

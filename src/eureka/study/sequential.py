@@ -25,7 +25,8 @@ from typing import Literal
 import numpy as np
 
 from eureka.study.comparison import LEVEL, holm
-from eureka.study.survival import Bools, Floats, Times, log_rank_sides, smallest_side
+from eureka.study.dealings import Bools, Floats, smallest_side
+from eureka.study.survival import Times, log_rank_sides
 
 SEEDS = (6, 9, 14, 20, 30)
 """After how many seeds there is a look."""

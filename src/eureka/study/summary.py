@@ -18,6 +18,7 @@ from eureka.runs import Outcome, Run, RunFolder, read_run
 from eureka.spreadsheet import plain, write_csv
 from eureka.study.arms import FIX, LR, SEED, Cell, Grouping, group_runs, varied_keys
 from eureka.study.comparison import Comparison, compare_arms
+from eureka.study.losses import LossComparison, compare_losses
 from eureka.study.over_rates import OverRates, over_rates
 
 OUTCOMES = ("status", "steps", "samples", "seconds", "onset_step", "eureka_step", "final_loss", "final_accuracy")
@@ -30,6 +31,8 @@ class Summary:
     grouping: Grouping
     comparisons: list[Comparison]
     over_rates: list[OverRates]
+    losses: list[LossComparison]
+    """in equal steps; empty where runs were to stop early"""
 
     @property
     def runs(self) -> Sequence[Run]:
@@ -56,7 +59,7 @@ def summarise_runs(runs: Sequence[Run]) -> Summary:
 
 
 def _compared(grouping: Grouping) -> Summary:
-    return Summary(grouping, compare_arms(grouping), over_rates(grouping))
+    return Summary(grouping, compare_arms(grouping), over_rates(grouping), compare_losses(grouping))
 
 
 def grouped(folders: Iterable[RunFolder]) -> Grouping:

@@ -5,28 +5,18 @@ A run that diverged will never have its moment; it counts as not having had it w
 
 from __future__ import annotations
 
-import itertools
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from eureka.study.dealings import Bools, Floats, sides, two_sided
 
-EXACT_UP_TO = 50_000
-"""Up to this many ways to deal the runs into two groups, all are tried; of more, this many at random."""
-NORMAL_ABOVE = 1000
-"""Dealings of more runs than that are not tried: their sums are normal, to more digits than anybody is told."""
 BLOCK = 1_000_000
 """Numbers that a block of resamples has, about eight megabytes."""
-TINY = 1e-9
-"""Sums that differ by less are equal but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -179,48 +169,18 @@ def log_rank(a: Times, b: Times, *, seed: int = 0) -> float:
     """The two-sided p-value of the log-rank test by permutation: how often dealing the runs anew parts the groups as far.
 
     Z = Σ_t (d_a(t) - d(t) n_a(t) / n(t)). Under the null hypothesis every dealing is equally likely, so the p-value is exact
-    for any number of runs, which the usual normal approximation is not. `scipy.stats.permutation_test` gives the same p-values
-    where all dealings are tried, in ten times the time.
+    for any number of runs, which the usual normal approximation is not.
     """
-    if len(a) + len(b) > NORMAL_ABOVE:
-        return math.erfc(abs(_standardised(a, b)) / math.sqrt(2))
-    found, sums = _dealt(a, b, seed)
-    return _share(np.abs(sums) >= abs(found) - TINY, len(a), len(b))
+    return two_sided(_scores(a, b), len(a), seed=seed)
 
 
 def log_rank_sides(a: Times, b: Times, *, seed: int = 0) -> tuple[float, float]:
     """The one-sided p-values of the same test: that `a` is sooner than `b`, and that it is later."""
-    if len(a) + len(b) > NORMAL_ABOVE:
-        z = _standardised(a, b) / math.sqrt(2)
-        return math.erfc(z) / 2, math.erfc(-z) / 2
-    found, sums = _dealt(a, b, seed)
-    return _share(sums >= found - TINY, len(a), len(b)), _share(sums <= found + TINY, len(a), len(b))
+    return sides(_scores(a, b), len(a), seed=seed)
 
 
-def _dealt(a: Times, b: Times, seed: int) -> tuple[float, Floats]:
-    """Z as it was found, and for every dealing; the larger, the sooner is `a`."""
-    scores = log_rank_scores(np.concatenate([a.steps, b.steps]), np.concatenate([a.observed, b.observed]))
-    return float(scores[: len(a)].sum()), scores[_dealings(len(scores), len(a), seed)].sum(axis=1)
-
-
-def _standardised(a: Times, b: Times) -> float:
-    """Z by its standard deviation over all dealings, n_a n_b / (n (n - 1)) · Σ (score - mean)² being its variance."""
-    scores = log_rank_scores(np.concatenate([a.steps, b.steps]), np.concatenate([a.observed, b.observed]))
-    n, apart = len(scores), scores - scores.mean()
-    variance = len(a) * len(b) / (n * (n - 1)) * float(apart @ apart)
-    return float(apart[: len(a)].sum()) / math.sqrt(variance) if variance > 0 else 0.0
-
-
-def _share(reached: Bools, a: int, b: int) -> float:
-    """The share of dealings that go as far; where they are drawn at random, the one that was found is one of them."""
-    found = int(reached.sum())
-    return found / len(reached) if math.comb(a + b, a) <= EXACT_UP_TO else (found + 1) / (len(reached) + 1)
-
-
-def smallest_side(a: int, b: int) -> float:
-    """The least p-value that `log_rank_sides` can give for this many runs."""
-    dealings = math.comb(a + b, a)
-    return 1 / (dealings if dealings <= EXACT_UP_TO else EXACT_UP_TO + 1)
+def _scores(a: Times, b: Times) -> Floats:
+    return log_rank_scores(np.concatenate([a.steps, b.steps]), np.concatenate([a.observed, b.observed]))
 
 
 def log_rank_scores(steps: Floats, observed: Bools) -> Floats:
@@ -230,11 +190,3 @@ def log_rank_scores(steps: Floats, observed: Bools) -> Floats:
     hazard = np.concatenate([[0.0], np.cumsum(happened / waiting)])
     scores: Floats = observed - hazard[np.searchsorted(moments, steps, side="right")]
     return scores
-
-
-@lru_cache(maxsize=8)
-def _dealings(n: int, group: int, seed: int) -> NDArray[np.intp]:
-    if math.comb(n, group) <= EXACT_UP_TO:
-        return np.array(list(itertools.combinations(range(n), group)), dtype=np.intp)
-    rng = np.random.default_rng(seed)
-    return np.argsort(rng.random((EXACT_UP_TO, n)), axis=1)[:, :group]

@@ -1,0 +1,136 @@
+"""The loss that each arm reaches in equal steps, against the baseline of its condition: who leaves first need not end lowest.
+
+Only runs that were not to stop early are compared: of those that end soon after their leap, the last loss says when they leapt.
+An arm is judged at its own best learning rate, here that of the lowest loss, as in `comparison`. A run that diverged is worst.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from eureka.formats import fixed
+from eureka.runs import Run
+from eureka.study.arms import BASELINE, Arm, Condition, Grouping
+from eureka.study.comparison import LEVEL, NONE_SEEN, TOO_FEW, holm, judged_runs, pairs
+from eureka.study.ranks import rank_test, shift
+from eureka.study.survival import Estimate
+
+DIGITS = 3
+"""Decimals of a loss."""
+
+
+@dataclass(frozen=True)
+class LossComparison:
+    """The loss of an arm after all its steps, against that of the baseline of its condition."""
+
+    condition: Condition
+    arm: Arm
+    baseline: Arm
+    steps: int
+    best_lr: float
+    baseline_best_lr: float
+    runs: int
+    baseline_runs: int
+    loss: float | None
+    """the median; None if most runs diverged"""
+    baseline_loss: float | None
+    lower: Estimate
+    """by how much the arm's loss is lower; negative where it is higher"""
+    p_value: float
+    p_corrected: float
+    verdict: str
+
+    def to_json(self) -> dict[str, Any]:
+        figures = {key: value for key, value in vars(self).items() if key not in ("condition", "arm", "baseline", "lower")}
+        named = {"fix": self.arm.full_label, "baseline": self.baseline.full_label}
+        return named | figures | {"lower": asdict(self.lower), "setting": self.condition.settings}
+
+
+def compare_losses(grouping: Grouping, baseline: str = BASELINE) -> list[LossComparison]:
+    """Every arm against the baseline of its condition; empty where runs were to stop early, or there is nothing to compare.
+
+    The p-values are corrected for the number of all comparisons.
+    """
+    found = [one for condition in grouping.conditions if _to_the_end(condition) for one in _within(condition, baseline)]
+    p_values = holm([one.p_value for one in found])
+    corrected = [replace(one, p_corrected=p) for one, p in zip(found, p_values, strict=True)]
+    return [replace(one, verdict=_verdict(one, len(found))) for one in corrected]
+
+
+def _to_the_end(condition: Condition) -> bool:
+    return condition.key.get("training.early_stop") is False
+
+
+def _within(condition: Condition, baseline: str) -> list[LossComparison]:
+    arms = [arm for arm in condition.arms if arm.ended]
+    return [_compare(condition, base, arm) for base, arm in pairs(arms, baseline)]
+
+
+def _compare(condition: Condition, base: Arm, arm: Arm) -> LossComparison:
+    (base_lr, base_runs), (lr, runs) = (judged_runs(one, _lowest_rate) for one in (base, arm))
+    mine, theirs = _losses(runs), _losses(base_runs)
+    return LossComparison(
+        condition=condition,
+        arm=arm,
+        baseline=base,
+        steps=runs[0].config.steps,
+        best_lr=lr,
+        baseline_best_lr=base_lr,
+        runs=len(runs),
+        baseline_runs=len(base_runs),
+        loss=median_loss(runs),
+        baseline_loss=median_loss(base_runs),
+        lower=shift(mine, theirs),
+        p_value=rank_test(_losses(base.ended[base_lr]), _losses(arm.ended[lr])),
+        p_corrected=1.0,
+        verdict="",
+    )
+
+
+def _lowest_rate(rates: Mapping[float, Sequence[Run]]) -> float:
+    """The rate with the lowest median loss; of equal ones the smaller."""
+    return min(rates, key=lambda rate: (statistics.median(_losses(rates[rate])), rate))
+
+
+def median_loss(runs: Sequence[Run]) -> float | None:
+    """The median loss at the end of runs that have ended; None if most diverged."""
+    value = statistics.median(_losses(runs))
+    return value if math.isfinite(value) else None
+
+
+def _losses(runs: Sequence[Run]) -> list[float]:
+    """The loss at the end of each run; infinite if it diverged."""
+    ends = [run.outcome for run in runs if run.outcome is not None]
+    return [math.inf if end.status == "diverged" or end.final_loss is None else end.final_loss for end in ends]
+
+
+def _verdict(one: LossComparison, comparisons: int) -> str:
+    """The comparison in words."""
+    if 2 / math.comb(one.runs + one.baseline_runs, one.runs) * comparisons > LEVEL:  # the least p that so many runs can give
+        return f"{TOO_FEW} ({one.runs} against {one.baseline_runs}); {_difference(one)} so far{_medians(one)}"
+    n = f"n = {one.runs}" if one.runs == one.baseline_runs else f"n = {one.runs} and {one.baseline_runs}"
+    told = f"{_difference(one)}{_interval(one)}, p = {one.p_corrected:.2g}, {n}{_medians(one)}"
+    return told if one.p_corrected <= LEVEL else f"{NONE_SEEN}: {told}"
+
+
+def _difference(one: LossComparison) -> str:
+    value = one.lower.value
+    if value is None:
+        return "no difference that can be told, because too many runs diverged"
+    return f"{fixed(abs(value), DIGITS)} {'lower' if value >= 0 else 'higher'}"
+
+
+def _interval(one: LossComparison) -> str:
+    low, high, value = one.lower.low, one.lower.high, one.lower.value
+    if low is None or high is None or value is None:
+        return ""
+    ends = (low, high) if value >= 0 else (-high, -low)
+    return f" [{fixed(ends[0], DIGITS)}, {fixed(ends[1], DIGITS)}]"
+
+
+def _medians(one: LossComparison) -> str:
+    return f" ({fixed(one.loss, DIGITS)} against {fixed(one.baseline_loss, DIGITS)})"
