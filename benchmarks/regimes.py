@@ -36,7 +36,7 @@ def row(run: Run) -> list[str] | None:
     outcome, folder = run.outcome, run.folder
     if outcome is None:
         return None
-    levels, leaps = folder.levels(), ", ".join(f"{leap.step:,}" for leap in outcome.moments)
+    levels, leaps = folder.levels(), ", ".join(f"{leap.step:,}" for leap in outcome.moments or ())
     level, steepest = seen(folder.metrics(), bool(leaps))
     return [
         f"`{_command(run)}`",

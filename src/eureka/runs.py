@@ -100,8 +100,8 @@ class Outcome:
     eureka_step: int | None
     """the step of the leap to the floor; None without one"""
     onset_step: int | None
-    moments: tuple[Leap, ...]
-    """every leap, the one from the first plateau first"""
+    moments: tuple[Leap, ...] | None
+    """every leap, the one from the first plateau first; None where a table tells only of the last"""
     final_loss: float | None
     final_accuracy: float | None
 

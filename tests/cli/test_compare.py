@@ -230,3 +230,14 @@ def test_where_no_run_stops_early_the_losses_after_equal_steps_are_compared(tmp_
     assert "loss after" in done.stdout
     [written] = json.loads((tmp_path / "runs" / "summary.json").read_text())["losses"]
     assert (written["loss"], written["baseline_loss"]) == (fix.final_loss, softmax.final_loss)
+
+
+def test_only_the_runs_that_are_asked_for_count_against_the_limit(tmp_path: Path) -> None:
+    """The command that would decide it has thirty seeds; it is told of, and not counted."""
+    words = ["compare", "tiles", "--fix", "softmax,temperature", "--seeds", "1", *SMALL]
+    done = eureka(*words, "--max-runs", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "temperature against softmax: not enough runs to tell" in done.stdout
+    refused = eureka(*words, "--max-runs", "1", "--until-sure", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "that is a study of 2 runs, more than 1" in refused.stderr

@@ -12,7 +12,7 @@ import pytest
 import eureka
 from eureka.attention.registry import FIXES
 from eureka.cli.compare import _study
-from eureka.cli.fixes import fix_card
+from eureka.cli.fixes import fix_card, start_card
 from eureka.errors import RequestError
 from eureka.study.fix_choice import FixChoice, parse_fixes
 
@@ -116,3 +116,20 @@ def test_a_run_takes_a_fix_with_settings(tmp_path: Path) -> None:
     done = command("run", "tiles", "--fix", "temperature:temperature=0.2", *sets, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["config"]["attention"] == {"name": "temperature", "temperature": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("name", "call"), [("clear", "positions=1.0, logits=1.0"), ("clear_positions", "positions=1.0, logits=None")]
+)
+def test_show_explains_a_start_as_it_does_a_fix(tmp_path: Path, name: str, call: str) -> None:
+    done = command("fixes", "show", name, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{name}: learned positions as loud as the content")
+    assert f"eureka compare tiles --start {name}\n  eureka.clear_start(model, inputs, {call})" in done.stdout
+
+
+def test_a_start_that_changes_nothing_has_no_call(tmp_path: Path) -> None:
+    card = start_card("paper")
+    assert card is not None
+    assert card.use == ["eureka compare tiles --start paper"]
+    assert start_card("softmax") is None

@@ -60,5 +60,12 @@ def test_a_wrong_task_setting_or_file_is_told(tmp_path: Path) -> None:
         run("show", "digit", "-o", str(tmp_path / "grid.png"))
     with pytest.raises(RequestError, match="decisions = 1"):
         run("show", "digits", "-o", str(tmp_path / "grid.png"), "--set", "decisions=1")
-    with pytest.raises(WorkError, match="choose another file with -o"):
+    with pytest.raises(WorkError, match=r"cannot write .*nowhere/grid\.png: No such file or directory\.$"):
         run("show", "digits", "-o", str(tmp_path / "nowhere/grid.png"))
+
+
+def test_show_writes_no_file_unless_it_is_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "-o FILE.png draws examples." in run("show", "tiles")
+    assert json.loads(run("show", "tiles", "--json"))["picture"] is None
+    assert list(tmp_path.iterdir()) == []

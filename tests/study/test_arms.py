@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from eureka.runs import Run
-from eureka.study.arms import ArmKey, ConditionKey, censored_median, group_runs, split_settings, varied_keys
+from eureka.runs import Leap, Run
+from eureka.study.arms import ArmKey, Cell, ConditionKey, censored_median, group_runs, split_settings, varied_keys
 
 MakeRun = Callable[..., Run]
 
@@ -137,3 +138,18 @@ def test_the_interval_of_the_ratio_is_made_of_quantiles_of_the_beta_distribution
     low = betaincinv(k, n - k + 1, 0.025) if k else 0.0
     high = betaincinv(k + 1, n - k, 0.975) if k < n else 1.0
     assert cell.eureka_ratio_interval == pytest.approx((low, high))
+
+
+def test_the_median_step_of_leaving_a_level_counts_a_run_that_stayed_as_later_than_all(make_run: MakeRun) -> None:
+    def cell(*runs: tuple[Leap, ...] | None) -> Cell:
+        made = [make_run({"training.seed": seed}) for seed in range(len(runs))]
+        ended = [
+            replace(run, outcome=replace(run.outcome, moments=left)) for run, left in zip(made, runs, strict=True) if run.outcome
+        ]
+        [found] = group_runs(ended).cells
+        return found
+
+    first, both, later = (Leap(0, 90, 100),), (Leap(0, 190, 200), Leap(1, 250, 300)), (Leap(0, 290, 300), Leap(1, 350, 400))
+    assert [cell(first, both, later).median_left_step(level) for level in (0, 1)] == [200, 400]
+    assert cell(first, first, both).median_left_step(1) is None
+    assert cell(both, None).median_left_step(0) is None  # of one run it is not known

@@ -10,7 +10,7 @@ import pytest
 
 from eureka.config import RunConfig
 from eureka.errors import RequestError
-from eureka.runs import Outcome
+from eureka.runs import Leap, Outcome
 from eureka.study.plan import Study
 from eureka.study.summary import OUTCOMES, read_outcomes, summarise, write_runs
 
@@ -31,6 +31,7 @@ def test_each_run_has_a_line_with_what_was_varied_and_its_outcome(tiny: RunConfi
         "training.seed": "0",
         "training.batch_size": "4",
         **{key: "" if value is None else str(value) for key, value in asdict(OUTCOME).items() if key in OUTCOMES},
+        "leaps": "none",
     }
     assert rows[0] == expected
     assert [(row["training.seed"], row["training.batch_size"]) for row in rows] == [
@@ -51,11 +52,17 @@ def test_a_summary_counts_what_has_not_ended(tiny: RunConfig, tmp_path: Path) ->
 
 def test_outcomes_come_back_from_the_table_and_a_run_that_has_not_ended_does_not(tiny: RunConfig, tmp_path: Path) -> None:
     first, second, other = Study.over(tiny, {"training.seed": [0, 1, 2]}, tmp_path).prepare()
-    leapt = Outcome("stopped_early", 40, 1.25, 640, 30, 20, (), 0.1, 0.98)
+    leapt = Outcome("stopped_early", 40, 1.25, 640, 30, 20, (Leap(0, 5, 10), Leap(1, 20, 30)), 0.1, 0.98)
     first.write_result(OUTCOME)
     second.write_result(leapt)
     write_runs(summarise([first, second, other]).runs, tmp_path / "runs.csv")
     assert read_outcomes(tmp_path / "runs.csv") == {first.name: OUTCOME, second.name: leapt}
+
+
+def test_a_table_without_the_leaps_from_each_level_says_that_they_are_not_known(tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text(f"run,{','.join(OUTCOMES)}\nx,finished,40,640,1.5,20,30,0.1,0.9\n")
+    [found] = read_outcomes(tmp_path / "old.csv").values()
+    assert (found.eureka_step, found.onset_step, found.moments) == (30, 20, None)
 
 
 @pytest.mark.parametrize(

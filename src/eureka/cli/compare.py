@@ -76,25 +76,28 @@ def compare(
     what is decided, gives up what hardly could be, and adds seeds to the rest, at the learning rates that are not beaten yet.
     All looks together claim a difference where there is none in at most 5 % of studies. Waits are taken at each fix's best rate.
     """
+    from eureka.study.plan import LARGEST_COUNT
     from eureka.study.sequential import SEEDS
 
     if seeds is not None and seeds < 1:
         raise RequestError(f"--seeds {seeds}: at least one seed is needed.")
     settings = [*(changes or []), *(["training.deterministic=false"] if fast else [])]
 
-    def plan(seeds: int) -> Study:
-        return _study(recipe, fix, start, seeds, lr, out, settings, max_runs)
+    def plan(seeds: int, most: int | None) -> Study:
+        return _study(recipe, fix, start, seeds, lr, out, settings, most)
 
     def advise(summary: Summary, pool: Pool) -> Advice | None:
         options = {"fix": fix, "start": start, "lr": lr, "out": out, "set": changes, "fast": fast, "on": on, "workers": workers}
-        return how_to_decide(summary, plan(SEEDS[-1]), pool, _command(recipe, options))
+        return how_to_decide(summary, plan(SEEDS[-1], LARGEST_COUNT), pool, _command(recipe, options))
 
     title = f"eureka compare {recipe}"
     if until_sure:
         most = seeds or SEEDS[-1]
-        run_until_sure(title, plan(SEEDS[-1]), most=most, on=on, workers=workers, budget=budget, json=json)
+        plan(most, max_runs)  # only these are carried out, so only these are counted
+        whole = plan(SEEDS[-1], LARGEST_COUNT)
+        run_until_sure(title, whole, most=most, on=on, workers=workers, budget=budget, json=json)
     else:
-        run_study(title, [plan(seeds or 3)], on=on, workers=workers, budget=budget, json=json, advise=advise)
+        run_study(title, [plan(seeds or 3, max_runs)], on=on, workers=workers, budget=budget, json=json, advise=advise)
 
 
 def _command(recipe: str, options: Mapping[str, Any]) -> str:

@@ -49,11 +49,14 @@ class FixCard:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A fix, or module:Class.", autocompletion=complete_fix)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A fix, a start, or module:Class.", autocompletion=complete_fix)],
     json: JsonOption = False,
 ) -> None:
-    """Say what a fix computes, which settings it takes and with which defaults, where it comes from, and how to use it."""
-    card = fix_card(name)
+    """Say what a fix computes, which settings it takes and with which defaults, where it comes from, and how to use it.
+
+    Of a start it says what it changes before the first step.
+    """
+    card = start_card(name) or fix_card(name)
     if json:
         print_json(asdict(card))
         return
@@ -80,6 +83,18 @@ def fix_card(name: str) -> FixCard:
     settings = [FixSetting(key, defaults[key], kind) for key, kind in kinds.items()]
     formula = _formula(FIXES.find_class(name))
     return FixCard(name, entry.summary, formula, settings, entry.source, _use(name, settings))
+
+
+def start_card(name: str) -> FixCard | None:
+    """What is known of a start; None if no start has the name."""
+    from eureka.models.start import EXPLANATION, STARTS
+
+    kind = {str(key): kind for key, kind in STARTS.items()}.get(name)
+    if kind is None:
+        return None
+    given = ", ".join(f"{key}={value}" for key, value in {"positions": kind.positions, "logits": kind.logits}.items())
+    call = [] if kind.positions is kind.logits is None else [f"eureka.clear_start(model, inputs, {given})"]
+    return FixCard(name, kind.summary, EXPLANATION, [], "", [f"eureka compare tiles --start {name}", *call])
 
 
 def _formula(target: Any) -> str:

@@ -239,7 +239,7 @@ def print_summary(summary: Summary, document: dict[str, Any], heading: str | Non
 
     if heading:
         sys.stdout.write(f"\n{heading}\n")
-    print_cells(summary.cells, losses=bool(summary.losses))
+    print_cells(summary.cells, plateaus=len(document["levels"]) - 1, losses=bool(summary.losses))
     print_over_rates(summary.over_rates)
     sys.stdout.write("".join(f"{_sentence(comparison)}\n" for comparison in summary.comparisons))
     if summary.losses:

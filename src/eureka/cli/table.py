@@ -41,15 +41,20 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
     return table
 
 
-def print_cells(cells: Sequence[Cell], *, losses: bool = False) -> None:
-    """The table of a study; with the loss at the end where it can be compared."""
-    columns = ["fix", "learning rate", "Eureka-ratio", "95 % interval", "median Eureka-step", "accuracy after"]
+def print_cells(cells: Sequence[Cell], *, plateaus: int = 1, losses: bool = False) -> None:
+    """The table of a study.
+
+    plateaus   of the task; of several, it says when each was left
+    losses     with the loss at the end, where it can be compared
+    """
     settings = list(cells[0].settings) if cells else []
-    more = ["loss after"] if losses else []
-    print_table([*columns[:2], *settings, *columns[2:], *more], [_row(cell, losses) for cell in cells])
+    earlier = range(plateaus - 1)
+    columns = ["fix", "learning rate", *settings, "Eureka-ratio", "95 % interval", *(f"left level {i + 1}" for i in earlier)]
+    columns += ["median Eureka-step", "accuracy after", *(["loss after"] if losses else [])]
+    print_table(columns, [_row(cell, earlier, losses) for cell in cells])
 
 
-def _row(cell: Cell, losses: bool) -> list[str]:
+def _row(cell: Cell, earlier: range, losses: bool) -> list[str]:
     from eureka.study.losses import median_loss
 
     low, high = cell.eureka_ratio_interval
@@ -59,6 +64,7 @@ def _row(cell: Cell, losses: bool) -> list[str]:
         *map(str, cell.settings.values()),
         f"{cell.leaps} of {len(cell.ended)}",
         f"{fixed(low, 2)} – {fixed(high, 2)}",
+        *(fixed(cell.median_left_step(level), 0) for level in earlier),
         fixed(cell.median_eureka_step, 0),
         fixed(cell.median_final_accuracy),
         *([fixed(median_loss(cell.ended))] if losses else []),

@@ -1,10 +1,10 @@
-"""`eureka tasks` lists the tasks; `eureka tasks show NAME` draws examples of one and tells its levels."""
+"""`eureka tasks` lists the tasks; `eureka tasks show NAME` tells the levels of one and draws examples of it."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,10 @@ from eureka.cli import listing
 from eureka.cli.completion import complete_task
 from eureka.cli.options import JsonOption, SetOption, assignments, print_json
 from eureka.cli.table import print_table
-from eureka.errors import WorkError
+from eureka.formats import plural
+
+if TYPE_CHECKING:
+    from eureka.tasks.task import Task
 
 app = typer.Typer(invoke_without_command=True, help="List the tasks, or show examples of one.")
 
@@ -27,28 +30,33 @@ def tasks(context: typer.Context, json: JsonOption = False) -> None:
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A task.", autocompletion=complete_task)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the picture goes.")] = Path("grid.png"),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Draw labelled examples into this PNG file.")
+    ] = None,
     samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=400, help="How many examples.")] = 12,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which examples.")] = 0,
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Draw labelled examples of a task as a PNG, and print where its plateaus must be. Settings as in `--set tile=14`."""
-    from torch import Generator
-
-    from eureka.tasks.gallery import gallery
+    """Print where the plateaus of a task must be, and draw labelled examples of it. Settings as in `--set tile=14`."""
     from eureka.tasks.registry import TASKS
 
     task = TASKS.build(name, assignments(settings))
-    picture = gallery(task, task.sample(samples, Generator().manual_seed(seed)))
-    try:
-        out.write_bytes(picture)
-    except OSError as error:
-        raise WorkError(f"cannot write {out}: {error.strerror}; choose another file with -o.") from None
+    if out is not None:
+        _draw(task, out, samples, seed)
     levels = task.levels()
     if json:
         rows = [{"knows": level.knows, "loss": level.loss, "accuracy": level.accuracy} for level in levels]
-        print_json({"task": name, "picture": str(out), "levels": rows})
+        print_json({"task": name, "picture": None if out is None else str(out), "levels": rows})
         return
-    sys.stdout.write(f"{samples} examples: {out}\n")
     print_table(["who knows", "loss", "accuracy"], [(lv.knows, f"{lv.loss:.3f}", f"{lv.accuracy:.3f}") for lv in levels])
+    sys.stdout.write("-o FILE.png draws examples.\n" if out is None else f"{plural(samples, 'example')}: {out}\n")
+
+
+def _draw(task: Task, out: Path, samples: int, seed: int) -> None:
+    from torch import Generator
+
+    from eureka.files import write_whole
+    from eureka.tasks.gallery import gallery
+
+    write_whole(out, gallery(task, task.sample(samples, Generator().manual_seed(seed))))

@@ -108,7 +108,7 @@ def _curves(groups: Groups, run: ReportRun, steps: SharedSteps) -> RunCurves:
 
 
 def _leaps(run: ReportRun) -> Sequence[Leap]:
-    return () if run.outcome is None else run.outcome.moments
+    return () if run.outcome is None else run.outcome.moments or ()
 
 
 def _leap_marks(run: ReportRun) -> list[LeapMark]:

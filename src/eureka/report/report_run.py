@@ -105,7 +105,7 @@ def read_rest(run: Run, *, drawn: bool = True, buckets: int = BUCKETS) -> Report
 
 def _thinned(run: Run, buckets: int) -> list[Metrics]:
     """The logged lines that a picture needs; those of a leap are kept, as its mark stands on the curve."""
-    leaps = () if run.outcome is None else run.outcome.moments
+    leaps = () if run.outcome is None else run.outcome.moments or ()
     steps = {step for leap in leaps for step in (leap.onset, leap.step)}
     columns = MetricsColumns.of(run.folder)
     chosen = thin(columns.values, buckets=buckets, keep=np.flatnonzero(np.isin(columns.steps, list(steps))))

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from eureka.errors import RequestError
 from eureka.files import write_whole
-from eureka.runs import Outcome, Run, RunFolder, read_run
+from eureka.runs import Leap, Outcome, Run, RunFolder, read_run
 from eureka.spreadsheet import plain, write_csv
 from eureka.study.arms import FIX, LR, SEED, Cell, Grouping, group_runs, varied_keys
 from eureka.study.comparison import Comparison, compare_arms
@@ -22,6 +22,8 @@ from eureka.study.losses import LossComparison, compare_losses
 from eureka.study.over_rates import OverRates, over_rates
 
 OUTCOMES = ("status", "steps", "samples", "seconds", "onset_step", "eureka_step", "final_loss", "final_accuracy")
+LEAPS = "leaps"
+"""The column of every leap: its level, onset and step, as in ``0 450 475; 1 925 950``. Tables of before do not have it."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +85,21 @@ def run_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
         {"run": run.folder.name}
         | {key: run.config.flat.get(key) for key in columns}
         | {key: getattr(run.outcome, key, None) for key in OUTCOMES}
+        | {LEAPS: _written(run.outcome)}
         for run in runs
     ]
+
+
+def _written(outcome: Outcome | None) -> str | None:
+    if outcome is None or outcome.moments is None:
+        return None
+    return "; ".join(f"{leap.level} {leap.onset} {leap.step}" for leap in outcome.moments) or "none"
 
 
 def read_outcomes(path: Path) -> dict[str, Outcome]:
     """The outcomes in a file that `write_runs` wrote, by the name of the run; a run that had not ended is left out.
 
-    The file has the leap to the floor alone, so a run that left several levels comes back with that one leap.
+    A file without the column of leaps has the leap to the floor alone; the others are not known then.
     """
     try:
         table = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
@@ -107,4 +116,10 @@ def read_outcomes(path: Path) -> dict[str, Outcome]:
 
 def _outcome(row: Mapping[str, str]) -> Outcome:
     values = {key: json.loads(row[key] or "null") for key in OUTCOMES if key != "status"}
-    return TypeAdapter(Outcome).validate_python({"status": row["status"], "moments": (), **values})
+    return TypeAdapter(Outcome).validate_python({"status": row["status"], "moments": _read_leaps(row.get(LEAPS)), **values})
+
+
+def _read_leaps(text: str | None) -> tuple[Leap, ...] | None:
+    if not text:
+        return None
+    return () if text == "none" else tuple(Leap(*map(int, leap.split())) for leap in text.split(";"))
