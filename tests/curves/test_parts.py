@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import statistics
 from dataclasses import fields
@@ -249,3 +250,12 @@ def test_a_terminal_plot_has_the_size_asked_for(columns: int) -> None:
     lines = terminal_plot(np.sin(np.arange(1000.0) / 100.0), np.arange(1000.0), columns=columns, rows=5)
     assert len(lines) == 6
     assert len({len(line) for line in lines[:5]}) == 1
+
+
+def test_plateaus_of_a_curve_that_dips_and_comes_back_do_not_overlap() -> None:
+    t = np.arange(3000.0)
+    dip, drop = 0.8 * np.exp(-(((t - 1300) / 60) ** 2)), 1.0 / (1 + np.exp(-(t - 2600) / 20))
+    found = find_plateaus(2.0 - dip - drop + np.random.default_rng(0).normal(0, 0.02, 3000), t)
+    assert len(found) == 3
+    assert all(first.end <= second.start for first, second in itertools.pairwise(found))
+    assert [round(one.level, 1) for one in found] == [2.0, 2.0, 1.0]

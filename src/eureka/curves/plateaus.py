@@ -119,7 +119,15 @@ def find_plateaus(
         inside = y[(x >= start) & (x <= end)]
         if len(inside) and end - start >= 0.5 * (b - a) * grid.width:
             others.append(Plateau(start=start, end=end, level=float(np.median(inside))))
-    return sorted([moment.plateau for moment in ended] + others, key=lambda plateau: plateau.start)
+    return sorted([_since_the_last(moment, ended, x, y) for moment in ended] + others, key=lambda plateau: plateau.start)
+
+
+def _since_the_last(moment: EurekaMoment, moments: list[EurekaMoment], x: Array, y: Array) -> Plateau:
+    """The plateau that a moment ended. One that another moment interrupted, as in a dip, begins after that one."""
+    plateau = moment.plateau
+    start = max([plateau.start, *(one.end for one in moments if plateau.start < one.end < plateau.end)])
+    inside = y[(x >= start) & (x <= plateau.end)]
+    return plateau if start == plateau.start else Plateau(start=start, end=plateau.end, level=float(np.median(inside)))
 
 
 def _without(start: float, end: float, moments: list[EurekaMoment]) -> tuple[float, float]:
