@@ -490,6 +490,21 @@ def test_bfloat16_comes_within_one_percent_and_stays_there(case: Case) -> None:
 # Single claims.
 
 
+def test_inside_autocast_the_weights_of_now_are_measured_and_stay_after_a_second_call() -> None:
+    model, inputs = CASES["home-made, fused"].made()
+    with torch.autocast("cpu", torch.bfloat16):
+        before = model.eval()(inputs)  # autocast keeps the weights of this pass
+        start = eureka.clear_start(model, inputs)
+        assert [spread for row in start.logits for spread in row.after] == pytest.approx([1.0] * 4, rel=0.01)
+        assert [row.after for row in start.positions] == pytest.approx([1.0], rel=0.01)
+        once, rescaled = state(model), model(inputs)
+        eureka.clear_start(model, inputs)
+        assert changed(model, once) == set()
+        assert torch.equal(model(inputs), rescaled)
+        start.undo()
+        assert torch.equal(model(inputs), before)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "decoder, tied", "bert"])
 def test_a_head_that_is_tied_to_the_tokens_stays_tied_and_unchanged(name: str) -> None:
     model, inputs = CASES[name].made()

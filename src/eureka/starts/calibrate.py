@@ -22,7 +22,10 @@ Key = TypeVar("Key")
 
 
 class Kept:
-    """Parameters that were changed, with copies of what they were."""
+    """Parameters that were changed, with copies of what they were.
+
+    Inside `torch.autocast`, weights are kept as they were cast first: each change makes it forget them.
+    """
 
     def __init__(self) -> None:
         self._copies: dict[nn.Parameter, Tensor] = {}
@@ -37,12 +40,14 @@ class Kept:
         if parameter not in self._copies:
             self._copies[parameter] = parameter.detach().clone()
         parameter.copy_(values)
+        torch.clear_autocast_cache()
 
     @torch.no_grad()
     def restore(self, *some: nn.Parameter) -> None:
         """Put back every bit of some parameters, or of all; afterwards they are not kept."""
         for parameter in some or tuple(self._copies):
             parameter.copy_(self._copies.pop(parameter))
+        torch.clear_autocast_cache()
 
 
 def calibrate(
@@ -79,5 +84,8 @@ def distance(values: Sequence[float], asked: float) -> float:
 
 
 def rounding(parameter: nn.Parameter) -> float:
-    """The distance within which a parameter is left alone."""
-    return max(SKIP, torch.finfo(parameter.dtype).eps)
+    """The distance within which a parameter is left alone; autocast rounds it for each pass."""
+    kind, dtypes = parameter.device.type, [parameter.dtype]
+    if torch.is_autocast_enabled(kind):
+        dtypes.append(torch.get_autocast_dtype(kind))
+    return max(SKIP, *(torch.finfo(dtype).eps for dtype in dtypes))
