@@ -309,5 +309,9 @@ def _problem(detail: Mapping[str, Any]) -> str:
     key = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
     if detail["type"] == "missing":
         return f"{key} is missing; give it a value"
-    message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-    return f"{key} = {detail['input']!r} {message}" if key else message
+    raised = detail.get("ctx", {}).get("error")
+    if isinstance(raised, RequestError):  # a whole sentence, which says what was given
+        return str(raised).removesuffix(".")
+    message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ").removesuffix(".")
+    joined = ":" if detail["type"] in ("value_error", "assertion_error") else ""
+    return f"{key} = {detail['input']!r}{joined} {message}" if key else message
