@@ -13,21 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eureka.data.catalogue import BIBLE, MOBY_DICK, SOTU
-from eureka.data.own_text import own_documents, pinned
+from eureka.data.own_text import HELD_OUT_EVERY, LEAST, own_documents, pinned
 from eureka.data.store import cache_folder, keep, read
 from eureka.errors import MissingExtraError, RequestError, UnknownNameError
 
 CORPORA = {dataset.name: dataset for dataset in (SOTU, MOBY_DICK, BIBLE)}
 MASK = "[MASK]"
-HELD_OUT_EVERY = 10
+LEAST_VOCABULARY = 300
+"""The mask, 256 bytes, and some pairs."""
 
 
 def named_corpus(corpus: str) -> str:
     """A corpus as configs name it: one of ours, or a path with a digest of what is there."""
     if corpus in CORPORA:
         return corpus
+    if not corpus.strip():
+        raise RequestError(f"task.corpus is empty; name a text file, a folder of .txt files, or {', '.join(CORPORA)}.")
     if not any(sign in corpus for sign in "/\\.~@") and not Path(corpus).exists():
-        raise UnknownNameError("corpus", corpus, [*CORPORA, "PATH"])
+        raise UnknownNameError("corpus", corpus, [*CORPORA, "the path of a text file or of a folder"])
     return pinned(corpus)
 
 
@@ -75,12 +78,23 @@ def encoded_corpus(name: str, vocabulary: int) -> EncodedCorpus:
     if found is None:
         found = encode(train, validation, vocabulary)
         if found.vocabulary < vocabulary:
-            short = f"{name.rpartition('@')[0] or name} is too short for a vocabulary of {vocabulary:,}"
-            raise RequestError(f"{short}: its pairs give {found.vocabulary:,}; set task.vocabulary to that or less.")
+            raise RequestError(_too_short(name, sum(map(len, train + validation)), found.vocabulary, vocabulary))
         stream = io.BytesIO()
         np.savez_compressed(stream, train=found.train, validation=found.validation, vocabulary=found.vocabulary)
         keep("encoded", {path.name: stream.getvalue()})
     return found
+
+
+def _too_short(name: str, length: int, given: int, wanted: int) -> str:
+    """What to say of a text whose pairs give a smaller vocabulary than is wanted."""
+    path = name.rpartition("@")[0] or name
+    if given >= LEAST_VOCABULARY:
+        short = f"{path} is too short for a vocabulary of {wanted:,}"
+        return f"{short}: its pairs give {given:,}; set task.vocabulary to that or less."
+    if length < LEAST:
+        return f"{path} is too short: it has {length:,} characters, and about {LEAST:,} are needed."
+    gives = f"its {length:,} characters give a vocabulary of {given:,}, and the least is {LEAST_VOCABULARY:,}"
+    return f"{path} repeats itself too much: {gives}; bring more varied text."
 
 
 def _load(path: Path) -> EncodedCorpus | None:

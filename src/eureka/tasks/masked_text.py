@@ -8,7 +8,8 @@ import torch
 from pydantic import AfterValidator, Field
 from torch import Generator, Tensor
 
-from eureka.data.text import encoded_corpus, is_own, named_corpus
+from eureka.data.own_text import left_out
+from eureka.data.text import LEAST_VOCABULARY, encoded_corpus, is_own, named_corpus
 from eureka.errors import RequestError
 from eureka.runs import Level
 from eureka.tasks.task import IGNORED, Batch, SequenceTask, Split
@@ -33,7 +34,7 @@ class MaskedText(SequenceTask):
         self,
         *,
         corpus: Annotated[str, AfterValidator(named_corpus)] = "sotu",
-        vocabulary: Annotated[int, Field(ge=300)] = 2000,
+        vocabulary: Annotated[int, Field(ge=LEAST_VOCABULARY)] = 2000,
         length: Count = 64,
         share: Annotated[float, Field(gt=0, lt=1)] = 0.15,
     ) -> None:
@@ -79,7 +80,8 @@ class MaskedText(SequenceTask):
         frequent, _, before = self.levels()
         train, held_out = len(self.rows["train"]), len(self.rows["validation"])
         read = f"{train:,} tokens to train on, {held_out:,} held out, a vocabulary of {self.classes:,}"
-        return f"{self.corpus}: {read}. Loss by frequency alone {frequent.loss:.3f}, with the token before {before.loss:.3f}."
+        losses = f"Loss by frequency alone {frequent.loss:.3f}, with the token before {before.loss:.3f}."
+        return " ".join(filter(None, [f"{self.corpus}: {read}.", left_out(named_corpus(self.corpus)), losses]))
 
 
 def _mixed(hidden: Score, seen: Score) -> Score:
