@@ -198,6 +198,16 @@ def test_the_encoding_is_learned_once_for_a_content(file: Path, tmp_path: Path, 
     assert first.rows["train"].tolist() == again.rows["train"].tolist()
 
 
+def test_the_same_text_through_a_link_is_another_run_and_by_a_relative_path_it_is_not(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.txt").symlink_to(file)
+    base = recipe("hf/roberta_masked_text")
+    first, link, relative = (base.but({"task.corpus": path}).digest() for path in (str(file), "link.txt", "own.txt"))
+    assert first == relative != link
+
+
 def test_it_says_what_was_read_and_the_levels(file: Path) -> None:
     task = MaskedText(corpus=str(file), vocabulary=300, length=16)
     frequent, _, before = task.levels()

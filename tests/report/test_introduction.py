@@ -6,6 +6,8 @@ import base64
 import inspect
 import io
 import itertools
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,16 @@ import torch
 from torch import Generator
 
 from eureka.attention.registry import FIXES
+from eureka.data.text import named_corpus
 from eureka.report.groups import Groups
 from eureka.report.introduction import SCHEDULED, Use, fix_lines, task_cards, use
 from eureka.report.write import write_report
 from eureka.runs import Origin, TaskSamples, find_runs
 from eureka.study.comparison import compare_arms
 from eureka.tasks.labelled import SEED, labelled_samples
+from eureka.tasks.masked_text import MASK, MOST_ASKED, MaskedText
 from eureka.tasks.registry import TASKS
+from eureka.tasks.task import IGNORED
 
 GroupsOf = Callable[[Path], Groups]
 
@@ -55,6 +60,79 @@ def test_tokens_are_kept_as_text() -> None:
     assert found.rows == []
 
 
+@pytest.fixture
+def own_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file in which tags are frequent, so that samples hold them."""
+    pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    monkeypatch.setenv("EUREKA_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "own <b>.txt"
+    animals = ("cat", "dog", "owl", "fox")
+    path.write_text("".join(f"the {one} {n} sees <script>the {two}\n" for n in range(90) for one in animals for two in animals))
+    return path
+
+
+def own_samples(path: Path) -> tuple[MaskedText, TaskSamples]:
+    task = MaskedText(corpus=str(path), vocabulary=300, length=40)
+    return task, labelled_samples(task)
+
+
+def test_masked_text_is_kept_as_words_and_what_is_asked_fills_its_masks(own_text: Path) -> None:
+    _, found = own_samples(own_text)
+    for one in found.samples:
+        shown = " ".join(one.tokens)
+        assert "[MASK]" in shown
+        assert any(word in shown for word in ("the ", "sees", "cat", "dog", "owl", "fox"))
+        assert not any(token.isdigit() and int(token) > 89 for token in one.tokens)
+        assert re.fullmatch(r"asked: (“[^”]+” ?)+", one.label)
+
+
+def test_a_sample_with_its_masks_filled_is_a_piece_of_the_text(own_text: Path) -> None:
+    task, _ = own_samples(own_text)
+    batch = task.sample(20, Generator().manual_seed(0))
+    for tokens, labels in zip(batch.steps["token"], batch.labels, strict=True):
+        shown = tokens.masked_fill(labels != IGNORED, MASK)  # all that is asked for is hidden
+        read = task.as_text(shown, labels)
+        assert read is not None
+        text = read[0]
+        for piece in re.findall("“(.*?)”", read[1]):
+            hidden = " [MASK]" if piece[0] in " ↵" else "[MASK]"
+            text = text.replace(hidden, piece.replace("↵", "\n"), 1)
+        if int((labels != IGNORED).sum()) <= MOST_ASKED:
+            assert text in own_text.read_text()
+
+
+def test_text_of_samples_is_escaped_in_the_page(tmp_path: Path, own_text: Path, plant: Any, parse: Any) -> None:
+    task, found = own_samples(own_text)
+    assert any("<script>" in " ".join(one.tokens) for one in found.samples)
+    corpus = named_corpus(task.corpus)
+    run = plant(tmp_path / "runs", {"task.name": "masked_text", "task.corpus": corpus}, leap=400)
+    run.write_samples(found)
+    html = write_report([tmp_path / "runs"], tmp_path / "report.html").read_text(encoding="utf-8")
+    introduction = html[html.index('<div class="introduction">') : html.index("Make it again")]
+    assert "<script>" not in introduction
+    assert "&lt;script&gt;" in introduction
+    assert "hidden words of own text (own &lt;b&gt;.txt)" in introduction
+    assert "English" not in introduction
+
+
+def test_own_text_and_ours_have_a_card_each(tmp_path: Path, plant: Any, groups_of: GroupsOf) -> None:
+    for corpus in ("sotu", f"/home/me/poems.txt@{'0' * 16}"):
+        plant(tmp_path, {"task.name": "masked_text", "task.corpus": corpus}, leap=400)
+    assert sorted(card.summary for card in task_cards(groups_of(tmp_path).runs)) == [
+        "hidden words of own text (poems.txt)",
+        "hidden words of real English text",
+    ]
+
+
+def test_samples_that_an_older_version_kept_as_numbers_are_shown(study: Path, tmp_path: Path, parse: Any) -> None:
+    old = {"samples": [{"label": "asked: 260 23", "picture": "", "tokens": ["23", "274", "0"], "steps": {}}], "rows": []}
+    for folder in find_runs(study):
+        (folder.path / "samples.json").write_text(json.dumps(old))
+    text = parse(write_report([study], tmp_path / "report.html").read_text(encoding="utf-8")).text
+    assert "23 274 0" in text
+    assert "asked: 260 23" in text
+
+
 def test_samples_take_nothing_from_the_random_numbers_of_training() -> None:
     torch.manual_seed(0)
     labelled_samples(TASKS.build("tiles", {}))
@@ -69,13 +147,18 @@ def test_a_run_without_samples_has_a_card_without_them(study: Path, groups_of: G
     assert card.summary == TASKS.entry("tiles").summary
 
 
-def test_every_fix_and_start_is_told_in_a_line(tmp_path: Path, plant: Any, groups_of: GroupsOf) -> None:
+def test_every_fix_and_start_is_told_in_a_line_and_each_credited_to_its_own_source(
+    tmp_path: Path, plant: Any, groups_of: GroupsOf
+) -> None:
     for fix, start in itertools.product(["softmax", "norm_softmax", "not:Ours", "unknown"], ["paper", "clear"]):
         plant(tmp_path, {"attention.name": fix, "model.start": start}, leap=400)
-    lines = {line.fix.name: line.summary for line in fix_lines(groups_of(tmp_path))}
+    found = fix_lines(groups_of(tmp_path))
+    lines, sources = {line.fix.name: line.summary for line in found}, {line.fix.name: line.source for line in found}
     assert lines["norm_softmax"] == FIXES.entry("norm_softmax").summary
     clear = "before the first step, learned positions as loud as the content, and W_Q and W_K so that"
-    assert lines["softmax (start=clear)"].startswith(f"softmax(q·k / √d): the baseline; {clear}")
+    assert lines["softmax (start=clear)"].startswith(f"softmax(q·k / √d): the baseline (Vaswani et al. 2017); {clear}")
+    assert sources["softmax (start=clear)"] == sources["unknown (start=clear)"] == "our own method, eureka.clear_start"
+    assert sources["norm_softmax"] == FIXES.entry("norm_softmax").source
     assert lines["unknown (start=clear)"].startswith(clear)
     assert "unknown" not in lines
 

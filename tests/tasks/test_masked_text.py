@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 from eureka.data import text
 from eureka.data.catalogue import CATALOGUE
 from eureka.data.store import located
+from eureka.errors import WorkError
 from eureka.tasks.masked_text import MASK, MaskedText, Statistics
 from eureka.tasks.task import IGNORED, Batch
 
@@ -68,6 +69,37 @@ def test_the_encoding_is_kept_and_read_back(corpus: list[str], tmp_path: Path, m
     assert np.array_equal(first.train, again.train)
     assert np.array_equal(first.validation, again.validation)
     assert len(list((tmp_path / "data/encoded").iterdir())) == 1
+
+
+def test_the_pieces_spell_the_documents(corpus: list[str]) -> None:
+    strange = "naïve café 春眠 🙂 \x07 tab\tline\r\n"
+    train, validation = [*corpus[:3], strange], [strange, "\u00ad\u00a0\u007f"]
+    encoded = text.encode(train, validation, 300)
+    assert len(encoded.pieces) == encoded.vocabulary
+    assert encoded.pieces[MASK] == b"[MASK]"
+    assert b"".join(encoded.pieces[token] for token in encoded.train) == "".join(train).encode()
+    assert b"".join(encoded.pieces[token] for token in encoded.validation) == "".join(validation).encode()
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_an_encoding_that_an_older_version_kept_gets_its_pieces_and_stays_as_it_is(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
+) -> None:
+    first = text.encoded_corpus("sotu", 320)
+    [path] = (tmp_path / "data/encoded").iterdir()
+    np.savez_compressed(path, train=first.train[::-1], validation=first.validation, vocabulary=320)  # reversed, to be told apart
+    text.encoded_corpus.cache_clear()
+    if not writable:
+        monkeypatch.setattr(text, "keep", refused)
+    again = text.encoded_corpus("sotu", 320)
+    assert again.pieces == first.pieces
+    assert np.array_equal(again.train, first.train[::-1])
+    with np.load(path, allow_pickle=False) as arrays:
+        assert ("pieces" in arrays) == writable
+
+
+def refused(name: str, contents: dict[str, bytes]) -> Path:
+    raise WorkError("cannot write to the cache")
 
 
 def test_windows_are_pieces_of_their_own_side(task: MaskedText) -> None:

@@ -56,6 +56,11 @@ def own_documents(corpus: str) -> list[str]:
     return _pieces("\n".join(full), path)
 
 
+def own_name(corpus: str) -> str | None:
+    """What the file or the folder of a pinned corpus is called; None for a corpus that is not the user's own."""
+    return Path(found["path"]).name if (found := PINNED.fullmatch(corpus)) else None
+
+
 def left_out(corpus: str) -> str:
     """What is in the folder of a pinned corpus and gives no text, in a sentence; empty where there is no such thing."""
     path, _ = _parts(corpus)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
 import io
 import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +18,10 @@ from numpy.typing import NDArray
 from eureka.data.catalogue import BIBLE, MOBY_DICK, SOTU
 from eureka.data.own_text import HELD_OUT_EVERY, LEAST, own_documents, pinned
 from eureka.data.store import cache_folder, keep, read
-from eureka.errors import MissingExtraError, RequestError, UnknownNameError
+from eureka.errors import MissingExtraError, RequestError, UnknownNameError, WorkError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 CORPORA = {dataset.name: dataset for dataset in (SOTU, MOBY_DICK, BIBLE)}
 MASK = "[MASK]"
@@ -61,6 +67,8 @@ class EncodedCorpus:
     train: NDArray[np.int32]
     validation: NDArray[np.int32]
     vocabulary: int
+    pieces: tuple[bytes, ...] = ()
+    """the UTF-8 that each token stands for; of the mask its name"""
 
 
 @cache
@@ -79,10 +87,19 @@ def encoded_corpus(name: str, vocabulary: int) -> EncodedCorpus:
         found = encode(train, validation, vocabulary)
         if found.vocabulary < vocabulary:
             raise RequestError(_too_short(name, sum(map(len, train + validation)), found.vocabulary, vocabulary))
-        stream = io.BytesIO()
-        np.savez_compressed(stream, train=found.train, validation=found.validation, vocabulary=found.vocabulary)
-        keep("encoded", {path.name: stream.getvalue()})
+        _keep(path, found)
+    elif not found.pieces:  # kept by an older version
+        found = dataclasses.replace(found, pieces=_spelled(_learned(train, vocabulary)))
+        with contextlib.suppress(WorkError):  # a cache that others may only read is still of use
+            _keep(path, found)
     return found
+
+
+def _keep(path: Path, corpus: EncodedCorpus) -> None:
+    stream = io.BytesIO()
+    spelled = np.frombuffer(json.dumps([piece.hex() for piece in corpus.pieces]).encode(), dtype=np.uint8)
+    np.savez_compressed(stream, train=corpus.train, validation=corpus.validation, vocabulary=corpus.vocabulary, pieces=spelled)
+    keep("encoded", {path.name: stream.getvalue()})
 
 
 def _too_short(name: str, length: int, given: int, wanted: int) -> str:
@@ -101,11 +118,22 @@ def _load(path: Path) -> EncodedCorpus | None:
     if not path.is_file():
         return None
     with np.load(path, allow_pickle=False) as arrays:
-        return EncodedCorpus(arrays["train"], arrays["validation"], int(arrays["vocabulary"]))
+        spelled = json.loads(arrays["pieces"].tobytes()) if "pieces" in arrays else []
+        pieces = tuple(bytes.fromhex(piece) for piece in spelled)
+        return EncodedCorpus(arrays["train"], arrays["validation"], int(arrays["vocabulary"]), pieces)
 
 
 def encode(train: list[str], validation: list[str], vocabulary: int) -> EncodedCorpus:
     """Learn the pairs from the training documents and encode all."""
+    tokenizer = _learned(train, vocabulary)
+    rows = [
+        np.concatenate([np.asarray(encoding.ids, dtype=np.int32) for encoding in tokenizer.encode_batch(texts)])
+        for texts in (train, validation)
+    ]
+    return EncodedCorpus(rows[0], rows[1], tokenizer.get_vocab_size(), _spelled(tokenizer))
+
+
+def _learned(train: list[str], vocabulary: int) -> Tokenizer:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -117,8 +145,14 @@ def encode(train: list[str], validation: list[str], vocabulary: int) -> EncodedC
         show_progress=False,
     )
     tokenizer.train_from_iterator(train, trainer)
-    rows = [
-        np.concatenate([np.asarray(encoding.ids, dtype=np.int32) for encoding in tokenizer.encode_batch(texts)])
-        for texts in (train, validation)
-    ]
-    return EncodedCorpus(rows[0], rows[1], tokenizer.get_vocab_size())
+    return tokenizer
+
+
+def _spelled(tokenizer: Tokenizer) -> tuple[bytes, ...]:
+    """The bytes of each token. A byte that is no printable letter of Latin-1 has one from 256 on, in their order."""
+    letters = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in letters]
+    byte_of = {chr(byte): byte for byte in letters} | {chr(256 + place): byte for place, byte in enumerate(others)}
+    numbers = tokenizer.get_vocab()
+    mask, *names = sorted(numbers, key=numbers.__getitem__)
+    return (mask.encode(), *(bytes(byte_of[letter] for letter in name) for name in names))

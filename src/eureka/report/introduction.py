@@ -17,10 +17,11 @@ from eureka.report.report_run import ReportRun
 from eureka.runs import TaskSamples
 from eureka.study.arms import BASELINE, ArmKey
 from eureka.study.comparison import Comparison
-from eureka.tasks.registry import TASKS
+from eureka.tasks.registry import TASKS, task_summary
 
 MOST_TASKS = 3
 START = "model.start"
+CLEAR_START = "our own method, eureka.clear_start"
 SCHEDULED = ("heat_treatment",)
 """Fixes that must know how long training is."""
 
@@ -56,15 +57,18 @@ class Use:
 
 
 def task_cards(runs: Sequence[ReportRun]) -> list[TaskCard]:
-    """Each task once, with the samples of the first run that has some; of very many tasks the first ones."""
-    cards: dict[str, TaskCard] = {}
+    """Each task once, and each own text, with the samples of the first run that has some; of very many the first ones."""
+    cards: dict[tuple[str, str], TaskCard] = {}
     for run in runs:
         name = run.config.task
-        if name not in cards and len(cards) == MOST_TASKS:
+        summary, source = _described(TASKS, name)
+        if summary:
+            summary = task_summary(name, {"corpus": run.config.flat.get("task.corpus", "")})
+        key = name, summary
+        if key not in cards and len(cards) == MOST_TASKS:
             continue
-        if name not in cards or not cards[name].samples.samples:
-            summary, source = _described(TASKS, name)
-            cards[name] = TaskCard(name, summary, source, run.folder.samples())
+        if key not in cards or not cards[key].samples.samples:
+            cards[key] = TaskCard(name, summary, source, run.folder.samples())
     return list(cards.values())
 
 
@@ -75,9 +79,14 @@ def fix_lines(groups: Groups) -> list[FixLine]:
 
 
 def _fix_line(fix: Fix, key: ArmKey) -> FixLine:
+    """With a start the line names two things, and each has its own source."""
     summary, source = _described(FIXES, key.fix)
     start = STARTS.get(key.get(START))  # type: ignore[call-overload]
-    return FixLine(fix, "; ".join(filter(None, [summary, f"before the first step, {start.summary}" if start else ""])), source)
+    if start is None:
+        return FixLine(fix, summary, source)
+    operator = f"{summary} ({source})" if source else summary
+    ours = CLEAR_START if start.positions is not None or start.logits is not None else ""
+    return FixLine(fix, "; ".join(filter(None, [operator, f"before the first step, {start.summary}"])), ours)
 
 
 def _described(registry: Any, name: str) -> tuple[str, str]:

@@ -17,6 +17,8 @@ SAMPLES, SEED = 3, 2**31 + 1
 """The same for every run of a task; training draws others."""
 MOST_TOKENS = 96
 """Tokens of a sample that are kept."""
+MOST_LETTERS = 1_000
+"""Letters that are kept of a sample that is read as text; a token may be very long."""
 
 
 def labelled_samples(task: Task) -> TaskSamples:
@@ -32,6 +34,9 @@ def labelled_samples(task: Task) -> TaskSamples:
 
 def _sample(task: Task, inputs: Tensor, label: Tensor, steps: dict[str, str]) -> LabelledSample:
     told = caption(label).removeprefix("label ")
+    if (read := task.as_text(inputs[:MOST_TOKENS], label[:MOST_TOKENS]) if label.ndim else None) is not None:
+        text, asked = (told if len(told) <= MOST_LETTERS else f"{told[:MOST_LETTERS]}…" for told in read)
+        return LabelledSample(f"asked: {asked}", tokens=text.split(), steps=steps)
     if is_text(task, inputs):
         return LabelledSample(told, tokens=[str(token) for token in inputs[:MOST_TOKENS].tolist()], steps=steps)
     stream = io.BytesIO()

@@ -16,6 +16,8 @@ from eureka.tasks.task import IGNORED, Batch, SequenceTask, Split
 
 Count = Annotated[int, Field(ge=2)]
 MASK = 0
+MOST_ASKED = 12
+"""Of the tokens that are asked for in a sample, so many are told."""
 HIDDEN, REPLACED, LEFT = 0.8, 0.1, 0.1  # shares of the tokens that are asked for: masked, replaced by any token, left as they are
 
 
@@ -42,7 +44,7 @@ class MaskedText(SequenceTask):
         self.classes = self.vocabulary = encoded.vocabulary
         self.share, self.input_shape = share, (length,)
         self.rows = {"train": torch.from_numpy(encoded.train).long(), "validation": torch.from_numpy(encoded.validation).long()}
-        self.corpus = corpus
+        self.corpus, self.pieces = corpus, encoded.pieces
         if (shortest := min(map(len, self.rows.values()))) < length:
             raise RequestError(f"{corpus} is too short: {shortest:,} tokens are held out, and an input has {length:,}.")
 
@@ -72,6 +74,19 @@ class MaskedText(SequenceTask):
             Level("the token itself where it is shown", *_mixed(unigram, seen)),
             Level("the token before", *_mixed(bigram, seen)),
         ]
+
+    def as_text(self, inputs: Tensor, labels: Tensor) -> tuple[str, str] | None:
+        """The text with its masks, each after a space where it hides one, and the pieces that are asked for, in quotes."""
+        if not self.pieces:
+            return None
+        shown, asked = bytearray(), list[str]()
+        for token, label in zip(inputs.tolist(), labels.tolist(), strict=True):
+            hides_space = token == MASK and self.pieces[label][:1].isspace()
+            shown += b" " * hides_space + self.pieces[token]
+            if label != IGNORED:
+                piece = self.pieces[label].decode(errors="backslashreplace").replace("\n", "↵")
+                asked.append(f"“{piece}”")
+        return shown.decode(errors="replace"), " ".join(asked[:MOST_ASKED])
 
     def about(self) -> str:
         """Of a text of the user's own: what was read, and the losses that counting tokens and pairs of tokens reaches."""

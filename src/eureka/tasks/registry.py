@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from eureka.data.own_text import own_name
 from eureka.registry import Entry, Registry
 
 if TYPE_CHECKING:
@@ -116,3 +118,9 @@ TASKS: Registry[Task] = Registry(
     base="eureka.tasks.task:Task",
     group="eureka.tasks",
 )
+
+
+def task_summary(name: str, settings: Mapping[str, Any]) -> str:
+    """What a task is, in a line; text of the user's own is called that."""
+    own = own_name(str(settings.get("corpus", ""))) if name == "masked_text" else None
+    return TASKS.entry(name).summary if own is None else f"hidden words of own text ({own})"

@@ -64,6 +64,10 @@ class Task(ABC):
         """What was read of the user's own data, in a sentence or two; empty where there is none."""
         return ""
 
+    def as_text(self, inputs: Tensor, labels: Tensor) -> tuple[str, str] | None:
+        """A sample as people read it, and what is asked in it; None where tokens are only numbers."""
+        return None
+
     def repeats(self, batch: Batch) -> Repeats | None:
         """Which tokens of a batch are the same; None for a task in which an induction head has nothing to find."""
         return None
