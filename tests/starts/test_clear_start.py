@@ -655,7 +655,119 @@ def test_positions_that_padding_on_the_left_shifts_are_found() -> None:
     e = cast(Any, model).base_model.embeddings
     places = torch.tensor([[1 + max(0, number + 1 - int(first)) for number in range(TOKENS)] for first in (mask == 0).sum(dim=1)])
     content = e.word_embeddings.weight[padded] + e.token_type_embeddings.weight[0]
-    assert ratio(e.position_embeddings.weight[places], content) == pytest.approx([0.5], rel=0.01)
+    real = mask.bool()
+    assert ratio(e.position_embeddings.weight[places][real], content[real]) == pytest.approx([0.5], rel=0.01)
+
+
+def padded(padding: int, lengths: range, length: int = 128) -> tuple[dict[str, Tensor], Tensor]:
+    """A batch that is padded to a fixed length, and which tokens are real."""
+    real = torch.arange(length) < torch.tensor(list(lengths))[:, None]
+    words = torch.randint(3, WORDS, real.shape, generator=torch.Generator().manual_seed(1))
+    return {"input_ids": torch.where(real, words, padding), "attention_mask": real.long()}, real
+
+
+def real_ratio(model: Any, inputs: Mapping[str, Tensor], real: Tensor, places: Tensor) -> float:
+    e = model.base_model.embeddings
+    content = e.word_embeddings.weight[inputs["input_ids"]] + e.token_type_embeddings.weight[0]
+    (found,) = ratio(e.position_embeddings.weight[places][real], content[real])
+    return found
+
+
+@pytest.mark.parametrize(("name", "padding"), [("bert", 0), ("roberta", 1)])
+def test_positions_are_found_and_measured_among_the_tokens_that_are_no_padding(name: str, padding: int) -> None:
+    torch.manual_seed(0)
+    kind = {"bert": "Bert", "roberta": "Roberta"}[name]
+    model = hugging_face(f"{kind}ForMaskedLM", f"{kind}Config", **text_sizes(max_position_embeddings=140))
+    inputs, real = padded(padding, range(20, 36, 3))
+    places = torch.arange(128).expand(len(real), -1) if name == "bert" else real.cumsum(dim=1) * real + 1
+    before = real_ratio(model, inputs, real, places)
+    start = eureka.clear_start(model, inputs)
+    assert [row.before for row in start.positions] == pytest.approx([before], rel=1e-4)
+    assert real_ratio(model, inputs, real, places) == pytest.approx(1.0, rel=0.01)
+    assert eureka.position_share(model, inputs).ratio == pytest.approx(1.0, rel=0.01)
+    assert start.notes == (f"positions are measured without padding: over {real.sum()} of {real.numel()} tokens.",)
+    once = state(model)
+    eureka.clear_start(model, inputs)
+    assert changed(model, once) == set()
+
+
+def test_a_probe_leaves_the_same_padding_out() -> None:
+    torch.manual_seed(0)
+    model = hugging_face("BertForMaskedLM", "BertConfig", **text_sizes(max_position_embeddings=140)).eval()
+    inputs, _ = padded(0, range(20, 36, 3))
+    with eureka.AttentionProbe(model) as probe, probe.look():
+        model(**inputs)
+    share = probe.records[0].position_share
+    assert share is not None
+    assert share.ratio == pytest.approx(eureka.position_share(model, inputs).ratio)
+
+
+def test_positions_that_stop_at_padding_are_found_without_a_mask() -> None:
+    torch.manual_seed(0)
+    model = hugging_face("RobertaForMaskedLM", "RobertaConfig", **text_sizes(max_position_embeddings=140))
+    inputs, _ = padded(1, range(20, 36, 3))
+    start = eureka.clear_start(model, inputs["input_ids"], logits=None)
+    assert [row.parameters for row in start.positions] == [("roberta.embeddings.position_embeddings.weight",)]
+
+
+def test_the_padding_of_a_decoder_is_left_out_of_its_own_positions() -> None:
+    model, inputs = CASES["bart"].made()
+    real = torch.arange(TOKENS) < torch.tensor([9, 3, 4, 5, 3, 4])[:, None]
+    inputs = {**inputs, "attention_mask": real.flip(0).long(), "decoder_attention_mask": real.long()}
+    eureka.clear_start(model, inputs, logits=None)
+    words, parts = model.get_parameter("model.shared.weight"), ("encoder", "decoder")
+    for part, ids_of, seen in zip(parts, ("input_ids", "decoder_input_ids"), (real.flip(0), real), strict=True):
+        places = model.get_parameter(f"model.{part}.embed_positions.weight")[2 : 2 + TOKENS].expand(BATCH, -1, -1)
+        assert ratio(places[seen], words[inputs[ids_of]][seen]) == pytest.approx([1.0], rel=0.01)
+
+
+class Crossed(nn.Module):
+    """A row and a column are added one after the other, in a plane or to a line of tokens."""
+
+    def __init__(self, *, flat: bool, zero: bool = False) -> None:
+        super().__init__()
+        self.flat, self.embed = flat, nn.Linear(5, 16)
+        self.row, self.column = (nn.Parameter((0.0 if zero else 0.02) * torch.randn(shape)) for shape in ((3, 1, 16), (1, 4, 16)))
+        self.attention = FusedAttention()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x)
+        if self.flat:
+            row, column = (part.expand(3, 4, -1).flatten(0, 1) for part in (self.row, self.column))
+            return self.attention(x.flatten(1, 2) + row + column)  # type: ignore[no-any-return]
+        return self.attention((x + self.row + self.column).flatten(1, 2))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("zero", [True, False])
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("batch", [1, BATCH])
+def test_rows_and_columns_that_are_added_one_by_one_are_positions_together(flat: bool, zero: bool, batch: int) -> None:
+    torch.manual_seed(0)
+    model, x = Crossed(flat=flat, zero=zero), features(batch, 3, 4, 5)
+    start = eureka.clear_start(model, x)
+    assert [(row.parameters, row.drawn) for row in start.positions] == [(("row", "column"), zero)]
+    with torch.no_grad():
+        assert ratio(model.row + model.column, model.embed(x)) == pytest.approx([1.0], rel=0.01)
+    if batch > 1:
+        assert eureka.position_share(model, x).ratio == pytest.approx(1.0, rel=0.01)
+
+
+class TurnedLater(Behind):
+    """Positions are added samples first, and the encoder wants tokens first."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert self.place is not None
+        return self.body((self.embed(x) + self.place).transpose(0, 1))  # type: ignore[no-any-return]
+
+
+def test_as_many_samples_as_tokens_do_not_hide_positions_that_are_added_before_tokens_come_first() -> None:
+    torch.manual_seed(0)
+    model, x = TurnedLater(batch_first=False), features(TOKENS, TOKENS, 5)
+    start = eureka.clear_start(model, x)
+    assert [row.parameters for row in start.positions] == [("place",)]
+    assert model.place is not None
+    with torch.no_grad():
+        assert ratio(model.place, model.embed(x)) == pytest.approx([1.0], rel=0.01)
 
 
 def test_a_compiled_model_is_run_uncompiled() -> None:
@@ -1060,6 +1172,27 @@ class ByItself(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
         return ((q @ k.transpose(-2, -1) + self.bias).softmax(-1) @ v).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
+
+
+class AllInOne(ByItself):
+    """The module that writes out the softmax has the words and the positions too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(WORDS, 16), nn.Parameter(0.02 * torch.randn(TOKENS, 16))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return super().forward(self.words(ids) + self.places)
+
+
+def test_positions_beside_a_softmax_that_the_same_module_writes_out_are_found_and_its_bias_is_none() -> None:
+    torch.manual_seed(0)
+    model = AllInOne()
+    start = eureka.clear_start(model, ids())
+    assert [row.parameters for row in start.positions] == [("places",)]
+    assert ratio(model.places, model.words(ids())) == pytest.approx([1.0], rel=0.01)
+    (note,) = start.notes
+    assert note.startswith("the logits of AllInOne are as they were: it computes the softmax of attention by itself (")
 
 
 def test_positions_are_rescaled_although_the_softmax_is_out_of_reach() -> None:

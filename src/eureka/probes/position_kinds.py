@@ -9,7 +9,8 @@ from typing import Any
 from torch import nn
 
 from eureka.formats import listing
-from eureka.probes.positions import Search, Sources
+from eureka.probes.additions import Sources
+from eureka.probes.positions import Search
 
 KINDS: Mapping[str, re.Pattern[str]] = {
     "rotary": re.compile(r"rotary|(^|[._])rope|R[oO][pP][eE]"),
@@ -31,9 +32,14 @@ def why_none(model: nn.Module, found: Search) -> str:
     kind = next((kind for kind in KINDS if _has(model, kind)), None)
     if kind is not None:
         return f"no learned positions: those of {type(model).__name__} are {kind} and act inside the attention."
+    if found.undecided:
+        return (
+            f"no learned positions were found in {type(model).__name__} on this batch: its samples are all alike, also when they"
+            " are turned round, which does not tell positions from content; pass samples that differ."
+        )
     return (
-        f"no learned positions were found in {type(model).__name__}: before its first attention nothing is added that differs"
-        " from token to token and is the same for every sample."
+        f"no learned positions were found in {type(model).__name__} on this batch: before its first attention nothing was seen"
+        " to be added that differs from token to token and is the same for every sample."
     )
 
 

@@ -1,6 +1,7 @@
 """Position share: how much of what the first attention of a model works with is position, and how much is content.
 
-Of its input, where positions P are added to the content C before it, with rms over samples, tokens and features:
+Of its input, where positions P are added to the content C before it, with rms over samples, tokens and features (without the
+tokens that a keyword `attention_mask` hides):
 
     ratio = rms(P) / rms(C),   share of the input = rms(P)² / (rms(P)² + rms(C)²)
 
@@ -13,21 +14,23 @@ module that is called and holds an attention begins to follow the pass, and the 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from eureka.errors import RequestError
 from eureka.patching.attach import AttentionCall, Site, attached
+from eureka.probes.additions import Addition
 from eureka.probes.capture import left_alone, run_model, sites_of
+from eureka.probes.follow import Follow
 from eureka.probes.logits_share import are_alike, logits_share
+from eureka.probes.padding import Padding, padding_of
 from eureka.probes.position_kinds import why_none
-from eureka.probes.positions import Addition, Follow, Search, sums_of
+from eureka.probes.positions import Search, sums_of
 from eureka.runs import PositionShare
 
 ALIKE = "the batch has no two samples that differ, which would tell positions from content."
@@ -78,6 +81,7 @@ class FirstAttention:
         """The modules that hold a site, and the sites."""
         self._hooks = ExitStack()
         self._watch: Watch | None = None
+        self._padding = Padding()
         self._outermost: nn.Module | None = None
 
     def attach(self) -> None:
@@ -85,7 +89,7 @@ class FirstAttention:
         self.detach()
         self.share = self._watch = self._outermost = None
         for module in self._around:
-            self._hooks.callback(module.register_forward_pre_hook(Hook(self._begin)).remove)
+            self._hooks.callback(module.register_forward_pre_hook(Hook(self._begin), with_kwargs=True).remove)
             self._hooks.callback(module.register_forward_hook(Hook(self._end), always_call=True).remove)
 
     def detach(self) -> None:
@@ -112,7 +116,7 @@ class FirstAttention:
         logits, name = logits_share(call, self.samples), site.name or type(site.module).__name__
         if all(are_alike(x) for x in (call.q, call.k, call.v)):
             self.share = PositionShare(site=name, logits=logits, note=ALIKE)
-        elif added := added_positions(sums_of(watch)):
+        elif added := added_positions(sums_of(watch, self._padding)):
             self.share = PositionShare(site=name, logits=logits, **_parts(added))
         else:
             self.share = PositionShare(site=name, logits=logits, note=UNSEEN if failed else self._why_none())
@@ -123,9 +127,9 @@ class FirstAttention:
             return why
         return f"{why[:-1]} (only what happened inside its {type(self._outermost).__name__} was seen)."
 
-    def _begin(self, module: nn.Module, *_: Any) -> None:
+    def _begin(self, module: nn.Module, _: Any, kwargs: Mapping[str, Any]) -> None:
         if self._watch is None and self.share is None and self.wanted():
-            self._watch, self._outermost = Watch(self.model), module
+            self._watch, self._outermost, self._padding = Watch(self.model), module, padding_of(kwargs)
             self._watch.__enter__()  # type: ignore[no-untyped-call]
 
     def _end(self, module: nn.Module, *_: Any) -> None:
@@ -193,8 +197,4 @@ def _parts(added: Sequence[Addition]) -> dict[str, Any]:
     position = torch.stack([one.term.float() for one in added if one.term.shape == last.term.shape]).sum(dim=0)
     content = last.term.float() + last.rest.float() - position
     names = frozenset[str]().union(*(one.sources for one in added))
-    return {"parameters": sorted(names), "position": _rms(position), "content": _rms(content)}
-
-
-def _rms(x: Tensor) -> float:
-    return math.sqrt(x.square().mean().item())
+    return {"parameters": sorted(names), "position": last.rms(position).item(), "content": last.rms(content).item()}

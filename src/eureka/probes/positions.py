@@ -4,78 +4,25 @@ Positions are a tensor that comes from parameters alone, is added to another bef
 token and is the same for every sample, while the other differs between samples. (A decoder that embeds its own tokens has its own
 positions, after the attention of the encoder.) Token embeddings come from parameters alone too,
 but differ between samples; biases and segments do not differ from token to token, or take few values. Where padding shifts the
-positions of each sample (RoBERTa, padded on the left), they are known by what is looked up: numbers that count.
+positions of each sample (RoBERTa, padded on the left), they are known by what is looked up: numbers that count. Rows and columns
+that are added one after the other are positions together. Tokens that `attention_mask` hides do not count.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
-from eureka.patching.attach import AttentionCall, Site, attached, find_sites
+from eureka.patching.attach import Site, attached, find_sites
+from eureka.probes.additions import Addition, Sources, with_joint
 from eureka.probes.capture import run_alike
-
-STEADY = 0.1
-"""The variance of positions over samples, as a share of that over tokens, is less than this."""
-VARIES = 1e-4
-"""That of content is more than this, and ten times that of positions."""
-
-aten = torch.ops.aten
-ATTENTION = re.compile("scaled_dot_product|softmax")
-"""Operations of an attention; what comes out of them counts as data, even if all that goes in was looked up in tables."""
-Sources = frozenset[str]
-"""Names of the parameters and buffers that a tensor comes from; empty for a constant."""
-
-
-@dataclass(frozen=True, eq=False)
-class Addition:
-    """A sum of a term that comes from parameters alone and the rest, both in full shape, samples first."""
-
-    term: Tensor
-    rest: Tensor
-    sources: Sources
-    rest_sources: Sources
-    """Empty if the rest comes from data."""
-    spans_tokens: bool
-    """Whether the term was given for each token and feature, and not broadcast over one of them."""
-    counted: bool
-    """Whether the term was looked up by numbers that count from token to token."""
-    number: int
-    """Its place among the additions of a pass."""
-
-    @property
-    def ratio(self) -> float:
-        """rms(term) / rms(rest)."""
-        return (_rms(self.term) / _rms(self.rest).clamp_min(torch.finfo(torch.float32).tiny)).item()
-
-    def joined(self, other: Addition) -> Addition:
-        """The samples of both."""
-        term, rest = torch.cat([self.term, other.term]), torch.cat([self.rest, other.rest])
-        return replace(self, term=term, rest=rest)
-
-    def adds_positions(self) -> bool:
-        """Whether the term is positions and the rest is content."""
-        over_tokens = _over_tokens(self.term)
-        if over_tokens > 0 and self.counted and _over_samples(self.rest).any():
-            return True
-        if not over_tokens > 0 or not _mostly_distinct(self.term[0]):
-            return False
-        samples, content = _over_samples(self.term), _over_samples(self.rest)
-        floor = _over_tokens(self.rest)
-        typical = (samples.median() / over_tokens).item()  # padding may move the positions of a few tokens
-        return (
-            typical < STEADY
-            and content.mean().item() > max(VARIES, 10 * typical) * floor
-            and samples.mean().item() * floor <= content.mean().item() * over_tokens
-        )
+from eureka.probes.follow import Follow, Sum
+from eureka.probes.padding import Padding, padding_of
 
 
 @dataclass(frozen=True)
@@ -87,101 +34,8 @@ class Search:
     """Buffers and frozen parameters that are added as positions; empty for positions that are computed anew."""
     zero: tuple[Sources, ...] = ()
     """Learned parameters of each term that is added token by token and is all zero: positions, perhaps."""
-
-
-class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows which tensors come from parameters and buffers alone, and keeps the sums they are part of.
-
-    After the first attention only sums of two such tensors are kept: a decoder that embeds its own tokens.
-    Tensors are known by their storage, which views share. They are kept alive, so that no storage is used twice.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.additions: list[tuple[Tensor, Tensor, Sources, Sources, bool]] = []
-        self.attention: tuple[Site, int] | None = None
-        """The first site that was called, and the samples that it was called with."""
-        self.past = False
-        """Whether there was an attention, at a site or not."""
-        self._inside = 0
-        self._counted: set[int] = set()
-        self._sources: dict[int, Sources] = {}
-        self._alive: list[Tensor] = []
-        for name, tensor in (*model.named_parameters(), *model.named_buffers(), *_plain_tensors(model)):
-            self._register(tensor, frozenset({name}))
-
-    def reached(self, site: Site, call: AttentionCall) -> None:
-        """An observer of attention calls."""
-        self.past = True
-        if self.attention is None:
-            self.attention = site, call.q.shape[0]
-
-    def enter(self, *_: Any) -> None:
-        """A hook: what is computed from here on counts as data."""
-        self.past = True
-        self._inside += 1
-
-    def leave(self, *_: Any) -> None:
-        """A hook: the end of that."""
-        self._inside -= 1
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        sources = self.before(func, args, kwargs)
-        result = func(*args, **kwargs)
-        self.after(func, args, kwargs, result, sources)
-        return result
-
-    def before(self, func: Any, args: Any, kwargs: Any) -> Sources | None:
-        """Keep an addition; where the result of the operation will come from."""
-        if func.overloadpacket in (aten.add, aten.add_):
-            self._keep_addition(args[0], args[1], kwargs.get("alpha", 1))
-        return None if self._inside or ATTENTION.search(func.name()) else self._of_inputs(tree_leaves((args, kwargs)))
-
-    def after(self, func: Any, args: Any, kwargs: Any, result: Any, sources: Sources | None) -> None:
-        """Note where the result comes from, and what was written into."""
-        if func.overloadpacket is aten.embedding and _count(args[1]):
-            self._counted.add(_storage(result))
-        named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
-        written = [
-            named[argument.name] for argument in func._schema.arguments if argument.name in named and _is_written(argument)
-        ]
-        self._note(tree_leaves(written), tree_leaves(result), sources)
-
-    def _note(self, written: Sequence[Any], results: Sequence[Any], sources: Sources | None) -> None:
-        for tensor in written:
-            if isinstance(tensor, Tensor):
-                self._sources.pop(_storage(tensor), None)
-        for tensor in (*written, *results):
-            if sources is not None and isinstance(tensor, Tensor) and _storage(tensor) not in self._sources:
-                self._register(tensor, sources)
-
-    def _register(self, tensor: Tensor, sources: Sources) -> None:
-        key = _storage(tensor)
-        if key:
-            self._sources[key] = self._sources.get(key, frozenset()) | sources
-            self._alive.append(tensor)
-
-    def _of_inputs(self, given: Sequence[Any]) -> Sources | None:
-        """Where the result of an operation comes from; integers only choose, as in a lookup. None if from data."""
-        tensors = [value for value in given if isinstance(value, Tensor)]
-        deciding = [tensor for tensor in tensors if _is_number(tensor)] or tensors
-        found = [self._sources.get(_storage(tensor)) for tensor in deciding]
-        known = [sources for sources in found if sources is not None]
-        return frozenset[str]().union(*known) if len(known) == len(found) else None
-
-    def _keep_addition(self, a: Any, b: Any, alpha: float) -> None:
-        if not (isinstance(a, Tensor) and isinstance(b, Tensor) and a.is_floating_point() and b.is_floating_point()):
-            return
-        shape = torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call]
-        if len(shape) < 3:
-            return
-        for term, rest, factors in ((a, b, (1, alpha)), (b, a, (alpha, 1))):
-            sources, others = self._of_inputs([term]), self._of_inputs([rest])
-            if sources is None or rest.shape != shape or self._inside or (self.past and others is None):
-                continue
-            copies = term.detach() * factors[0], rest.detach() * factors[1]  # add_ is about to overwrite one of them
-            self.additions.append((*copies, sources, others or frozenset(), _storage(term) in self._counted))
+    undecided: bool = False
+    """Whether none were found, and there is a sum of which this batch does not say whether it adds positions."""
 
 
 def search(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> Search:
@@ -212,14 +66,15 @@ def additions(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> list[Addi
     follow = Follow(model)
     with attached(model, sites, observer=follow.reached), _entered(model, follow), follow:
         run_alike(model, inputs)
-    return sums_of(follow)
+    return sums_of(follow, padding_of(inputs))
 
 
-def sums_of(follow: Follow) -> list[Addition]:
+def sums_of(follow: Follow, padding: Padding) -> list[Addition]:
     """The sums of a pass, samples first; none if it did not reach an attention."""
     if not follow.past:
         return []
-    return [_samples_first(follow.attention, number, *addition) for number, addition in enumerate(follow.additions)]
+    found = [_samples_first(follow.attention, one, padding) for one in follow.sums]
+    return [replace(one, number=number) for number, one in enumerate(with_joint(found))]
 
 
 @contextmanager
@@ -236,19 +91,24 @@ def _entered(model: nn.Module, follow: Follow) -> Iterator[None]:
             hook.remove()
 
 
-def _samples_first(
-    attention: tuple[Site, int] | None, number: int, term: Tensor, rest: Tensor, sources: Sources, others: Sources, counted: bool
-) -> Addition:
-    axis = 0 if attention is None else _sample_axis(rest, *attention)
-    own = term[(None,) * (rest.dim() - term.dim())].movedim(axis, 0)
-    whole = term.expand(rest.shape).movedim(axis, 0)
-    return Addition(whole, rest.movedim(axis, 0), sources, others, is_table(own[0]), counted, number)
+def _samples_first(attention: tuple[Site, int] | None, one: Sum, padding: Padding) -> Addition:
+    own = one.term[(None,) * (one.rest.dim() - one.term.dim())]
+    axis = 0 if attention is None else _sample_axis(one.rest, own, *attention)
+    term, rest = one.term.expand(one.rest.shape).movedim(axis, 0), one.rest.movedim(axis, 0)
+    real = padding.real(rest, of_decoder=one.late)
+    return Addition(term, rest, one.sources, one.rest_sources, is_table(own.movedim(axis, 0)[0]), one.counted, real)
 
 
-def _sample_axis(rest: Tensor, site: Site, samples: int) -> int:
-    """The first attention call knows the number of samples; where it fits two axes, its module says which."""
+def _sample_axis(rest: Tensor, own: Tensor, site: Site, samples: int) -> int:
+    """The first attention call knows the number of samples; where it fits two axes, its module says which.
+
+    Tokens may be turned to the front only after the sum: a term that is one for all along the first axis was added before.
+    """
     fits = [axis for axis in (0, 1) if rest.shape[axis] == samples]
-    return fits[0] if len(fits) == 1 else int(isinstance(site.module, nn.MultiheadAttention) and not site.module.batch_first)
+    if len(fits) == 1:
+        return fits[0]
+    tokens_first = isinstance(site.module, nn.MultiheadAttention) and not site.module.batch_first
+    return int(tokens_first and not (own.shape[0] == 1 < own.shape[1]))
 
 
 def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters: set[str]) -> Search:
@@ -257,8 +117,9 @@ def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters:
     positions = [addition for addition, more in pairs if more.adds_positions()]
     own = [addition for addition in positions if addition.sources & parameters]
     fixed = [addition.sources for addition in positions if not addition.sources & parameters]
-    zero = [a.sources & parameters for a, more in pairs if a.spans_tokens and not a.term.any() and _over_samples(more.rest).any()]
-    return Search(tuple(own), frozenset[str]().union(*fixed) if fixed else None, tuple(filter(None, zero)))
+    zero = [a.sources & parameters for a, more in pairs if a.spans_tokens and not a.term.any() and more.varies()]
+    undecided = not positions and any(more.is_undecided() for more in judged)
+    return Search(tuple(own), frozenset[str]().union(*fixed) if fixed else None, tuple(filter(None, zero)), undecided)
 
 
 def _turned_round(inputs: Any) -> Any:
@@ -266,52 +127,3 @@ def _turned_round(inputs: Any) -> Any:
     if isinstance(inputs, Mapping):
         return {key: value if key == "position_ids" else _turned_round(value) for key, value in inputs.items()}
     return tree_map(lambda x: x.flip(tuple(range(x.dim()))) if isinstance(x, Tensor) else x, inputs)
-
-
-def _count(places: Tensor) -> bool:
-    """Whether (…, tokens) numbers go up by one, but for padding, and are as many as tokens, or nearly."""
-    steps = places.diff(dim=-1)
-    moves = steps[steps != 0]
-    return len(moves) > 0 and (moves == 1).float().mean().item() > 0.75 and 2 * len(torch.unique(places)) > places.shape[-1]
-
-
-def _plain_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Tensors that are attributes of modules but neither parameters nor buffers: VideoMAE keeps its sinusoids so."""
-    for name, module in model.named_modules():
-        yield from ((f"{name}.{key}".lstrip("."), value) for key, value in vars(module).items() if isinstance(value, Tensor))
-
-
-def _over_samples(x: Tensor) -> Tensor:
-    """The variance of each token over the samples."""
-    return x.float().var(dim=0, correction=0).mean(dim=-1)
-
-
-def _over_tokens(x: Tensor) -> float:
-    """The variance over tokens; over rows or columns, whichever is less, if tokens lie in a plane."""
-    return min(x.float().var(dim=axis, correction=0).mean().item() for axis in range(1, x.dim() - 1))
-
-
-def _mostly_distinct(tokens: Tensor) -> bool:
-    """Whether more than half of the tokens have a vector of their own; segments have few."""
-    rows = tokens.flatten(0, -2)
-    return 2 * len(torch.unique(rows, dim=0)) > len(rows)
-
-
-def _rms(x: Tensor) -> Tensor:
-    return x.float().square().mean().sqrt()
-
-
-def _storage(tensor: Tensor) -> int:
-    """The address of a tensor's storage; 0 if it has none."""
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (NotImplementedError, RuntimeError):  # sparse
-        return 0
-
-
-def _is_number(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and bool(argument.alias_info.is_write)

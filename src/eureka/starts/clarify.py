@@ -15,7 +15,8 @@ from torch import nn
 from eureka.errors import RequestError
 from eureka.formats import listing, measurement, number
 from eureka.patching.attach import Site
-from eureka.probes.positions import Addition, Search, additions, trainable
+from eureka.probes.additions import Addition
+from eureka.probes.positions import Search, additions, trainable
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 
 

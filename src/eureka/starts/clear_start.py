@@ -102,7 +102,8 @@ def clear_start(
     Args:
         model: a compiled one (`torch.compile`) is run uncompiled
         inputs: one batch, as the model takes it (a mapping is passed by keyword); if all samples are alike, positions are told
-            from content by running it backwards as well
+            from content by running it backwards as well. Tokens that its `attention_mask` hides do not count for rms(P) and
+            rms(content).
         positions: None leaves positions alone; if there are none that are learned, the result has a note, or with
             ``logits=None`` it is an error
         logits: None leaves W_Q and W_K alone; it is meant for plain softmax
@@ -195,6 +196,10 @@ def _positions_notes(found: Search, drawn: frozenset[str], seed: int) -> list[st
     notes = []
     if drawn:
         notes.append(f"the positions {listing(sorted(drawn))} were zero; they are drawn from a normal distribution, seed {seed}.")
+    padded = [addition.real for addition in found.learned if addition.real is not None]
+    if padded:
+        real, tokens = sum(int(mask.sum()) for mask in padded), sum(mask.numel() for mask in padded)
+        notes.append(f"positions are measured without padding: over {real:,} of {tokens:,} tokens.")
     if found.fixed is not None:
         notes.append(f"the positions {fixed_names(found.fixed)} are fixed; they are as they were.")
     return notes + [f"{listing(sorted(names))} is zero for every token; it is as it was." for names in found.zero]
@@ -209,7 +214,10 @@ def _reason(found: Found) -> str:
 def _logits_notes(measured: Logits, found: Found) -> list[str]:
     idle = [site.name for site in found.sites if site.index not in measured.heads]
     reasons = {why: [name for name, other in found.refused if other == why] for _, why in found.refused}
-    notes = [f"the logits of {listing(names)} are as they were: each {why}." for why, names in reasons.items()]
+    notes = [
+        f"the logits of {listing(names)} are as they were: {'it' if len(names) == 1 else 'each'} {why}."
+        for why, names in reasons.items()
+    ]
     notes += [f"{name} was not called on these inputs, or runs compiled; it is as it was." for name in idle]
     if measured.operators:
         names = listing(sorted(measured.operators))
