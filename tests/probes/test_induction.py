@@ -321,6 +321,31 @@ def test_inputs_that_are_no_tokens_are_refused_in_a_sentence(tokens: Tensor) -> 
         eureka.induction_scores(nn.TransformerEncoderLayer(4, 1), tokens)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ([[1, 2, 1]], "tokens is a tensor of integers, (samples, tokens), not a list of 1."),
+        (torch.zeros(2, 3), "tokens is a tensor of integers, (samples, tokens), not a tensor of shape (2, 3) of float32."),
+        (torch.zeros(3).long(), "tokens is a tensor of integers, (samples, tokens), not a tensor of shape (3,) of int64."),
+        (torch.zeros(0, 4).long(), "tokens has the shape (0, 4); give a sample or more, of two tokens or more."),
+        (torch.zeros(3, 1).long(), "tokens has the shape (3, 1); give a sample or more, of two tokens or more."),
+    ],
+)
+def test_tokens_that_say_nothing_are_refused_in_a_sentence(tokens: Any, message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        eureka.induction_scores(made("gpt2"), words(), tokens)
+    assert str(caught.value) == message
+
+
+def test_what_is_no_model_or_cannot_be_run_is_refused_in_a_sentence() -> None:
+    with pytest.raises(RequestError, match="not an object of type str; give the module itself"):
+        eureka.induction_scores("gpt2", words())  # type: ignore[arg-type]
+    with pytest.raises(
+        RequestError, match=r"a pass of GPT2LMHeadModel over these inputs failed \(IndexError: index out of range"
+    ):
+        eureka.induction_scores(made("gpt2"), words() + WORDS)
+
+
 def test_tokens_that_do_not_fit_are_refused_in_a_sentence() -> None:
     with pytest.raises(RequestError, match=r"is over tokens of shape \(2, 3\)"):
         eureka.induction_scores(made("gpt2"), words(), torch.zeros(2, 3, dtype=torch.long))

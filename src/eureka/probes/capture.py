@@ -11,15 +11,38 @@ from torch import Tensor, nn
 
 from eureka.attention.operator import Operator
 from eureka.attention.softmax import Softmax
-from eureka.errors import RequestError
+from eureka.errors import EurekaError, RequestError
 from eureka.patching.attach import AttentionCall, Layers, Site, attached, find_sites, select_sites
 
 LARGEST_MAP = 100
 """Tokens; attention over more is neither kept nor drawn."""
 
 
+def check_model(model: Any) -> None:
+    """Raise unless it is a module."""
+    if not isinstance(model, nn.Module):
+        raise RequestError(f"the model is a torch.nn.Module, not {named_type(model)}; give the module itself.")
+
+
+def named_type(value: Any) -> str:
+    """What a value is, in a few words.
+
+    >>> named_type(torch.zeros(2, 3)), named_type([1, 2]), named_type({"x": 1}), named_type(None), named_type(3.0)
+    ('a tensor of shape (2, 3)', 'a list of 2', "a mapping of 'x'", 'None', 'an object of type float')
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, Mapping):
+        return f"a mapping of {', '.join(map(repr, value))}" if value else "an empty mapping"
+    name = type(value).__name__
+    return f"a {name} of {len(value)}" if isinstance(value, (list, tuple)) else f"an object of type {name}"
+
+
 def sites_of(model: nn.Module, layers: Layers | None, *, written_out: bool = True) -> list[Site]:
     """The sites that `layers` names; an error if the model has none."""
+    check_model(model)
     found = find_sites(model, written_out=written_out)
     if not found.sites:
         raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
@@ -45,8 +68,19 @@ def operator_of(call: AttentionCall) -> Operator:
 
 
 def run_model(model: nn.Module, inputs: Any) -> Any:
-    """model(inputs), or model(**inputs) for a mapping, as Hugging Face wants it."""
-    return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+    """model(inputs), or model(**inputs) for a mapping, as Hugging Face wants it; what the model raises is said in a sentence."""
+    by_keyword = isinstance(inputs, Mapping)
+    try:
+        return model(**inputs) if by_keyword else model(inputs)
+    except EurekaError:
+        raise
+    except Exception as error:
+        line = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+        raise RequestError(
+            f"a pass of {type(model).__name__} over these inputs failed ({type(error).__name__}: {line}); {named_type(inputs)}"
+            f" was passed {'by keyword' if by_keyword else 'as the only argument'}: give what its forward takes, a tensor or a"
+            " mapping of keywords."
+        ) from error
 
 
 def run_alike(model: nn.Module, inputs: Any) -> Any:

@@ -28,7 +28,7 @@ from eureka.attention.fused import repeat_heads
 from eureka.attention.statistics import Cells, attention_shares
 from eureka.errors import RequestError
 from eureka.patching.attach import AttentionCall, Layers, Site, attached
-from eureka.probes.capture import left_alone, run_model, sites_of
+from eureka.probes.capture import check_model, left_alone, named_type, run_model, sites_of
 from eureka.probes.copying import Copying
 from eureka.probes.head_statistics import first_samples, head_means, in_family, logit_factors
 from eureka.runs import SiteRecord
@@ -59,13 +59,19 @@ def induction_scores(
         tokens: (B, N) integers that say which places hold the same token; by default the inputs, or their "input_ids"
         layers: which sites, as for `eureka.patch`
 
+    Returns:
+        a record for each site, with a list for each measure, a number for each head. A measure that there is nothing to take from
+        is left out: "prefix_matching" and "prefix_chance" if no token is repeated, "copying" as `eureka.probes.copying` says.
+
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_positions=16, n_embd=16, n_layer=2, n_head=2))
     >>> first, second = induction_scores(model, torch.randint(50, (4, 8)).repeat(1, 2))
     >>> list(first.values)
     ['prefix_matching', 'prefix_chance', 'previous_token', 'copying']
     """
+    check_model(model)
     shown = Shown(_tokens(inputs) if tokens is None else tokens)
+    _check_tokens(shown.tokens)
     sites, found = sites_of(model, layers), dict[int, dict[str, list[float]]]()
     copying = Copying(model, sites)
 
@@ -88,6 +94,16 @@ def _tokens(inputs: Any) -> Tensor:
     if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.dim() != 2:
         raise RequestError("the inputs are no tokens; give tokens=…, integers that say which places hold the same.")
     return tokens
+
+
+def _check_tokens(tokens: Any) -> None:
+    if not isinstance(tokens, Tensor):
+        raise RequestError(f"tokens is a tensor of integers, (samples, tokens), not {named_type(tokens)}.")
+    if tokens.is_floating_point() or tokens.is_complex() or tokens.dim() != 2:
+        kind = str(tokens.dtype).removeprefix("torch.")
+        raise RequestError(f"tokens is a tensor of integers, (samples, tokens), not {named_type(tokens)} of {kind}.")
+    if not len(tokens) or tokens.shape[1] < 2:
+        raise RequestError(f"tokens has the shape {tuple(tokens.shape)}; give a sample or more, of two tokens or more.")
 
 
 @torch.no_grad()
