@@ -1254,12 +1254,185 @@ def test_heads_without_spread_are_refused() -> None:
     ("asked", "message"),
     [
         ({"positions": None, "logits": None}, "leave nothing to do"),
-        ({"positions": 0.0}, "positions is a positive number or None, not 0.0"),
-        ({"logits": math.nan}, "logits is a positive number or None, not nan"),
+        ({"positions": 0.0}, "positions is a number from 1e-06 to 1e+06, or None, not 0.0."),
+        ({"positions": "1"}, "positions is a number from 1e-06 to 1e+06, or None, not '1'."),
+        ({"positions": True}, "positions is a number from 1e-06 to 1e+06, or None, not True."),
+        ({"positions": 1e30}, "positions is a number from 1e-06 to 1e+06, or None, not 1e+30."),
+        ({"logits": math.nan}, "logits is a number from 1e-06 to 1e+06, or None, not nan."),
+        ({"logits": [1.0, 1.0]}, "logits is a number from 1e-06 to 1e+06, or None, not [1.0, 1.0]."),
+        ({"logits": 1e30}, "logits is a number from 1e-06 to 1e+06, or None, not 1e+30."),
+        ({"seed": "a"}, "seed is a whole number from 0 to 2**63 - 1, not 'a'."),
     ],
 )
 def test_requests_that_mean_nothing_are_refused(asked: dict[str, Any], message: str) -> None:
     assert message in refusal(HomeMade(), ids(), **asked)
+
+
+@pytest.mark.parametrize("asked", [{"positions": 1e6, "logits": 1e6}, {"positions": 1e-6, "logits": 1e-6}])
+def test_the_largest_and_the_least_request_are_met(asked: dict[str, float]) -> None:
+    torch.manual_seed(0)
+    start = eureka.clear_start(HomeMade(), ids(), **asked)  # type: ignore[arg-type]
+    assert [row.after for row in start.positions] == pytest.approx([asked["positions"]], rel=0.01)
+    assert [spread for row in start.logits for spread in row.after] == pytest.approx([asked["logits"]] * 4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "given"),
+    [
+        ((ids(), ids()), "a tuple of 2 was passed as the only argument"),
+        ([ids(), ids()], "a list of 2 was passed as the only argument"),
+        (ids().numpy(), "an object of type ndarray was passed as the only argument"),
+        (None, "None was passed as the only argument"),
+        ({"words": ids()}, "a mapping of 'words' was passed by keyword"),
+        (ids() + WORDS, "a tensor of shape (6, 9) was passed as the only argument"),
+    ],
+)
+def test_inputs_that_the_model_does_not_take_are_refused_with_its_own_error(inputs: Any, given: str) -> None:
+    message = refusal(HomeMade(), inputs)
+    assert message.startswith("a pass of HomeMade over these inputs failed (")
+    assert message.endswith(f"); {given}: give what its forward takes, a tensor or a mapping of keywords.")
+    with pytest.raises(RequestError, match="a pass of HomeMade over these inputs failed"):
+        eureka.position_share(HomeMade(), inputs)
+
+
+def test_what_is_no_module_is_refused() -> None:
+    for function in (eureka.clear_start, eureka.position_share):
+        with pytest.raises(RequestError, match="not an object of type str; give the module itself"):
+            function(cast(Any, "model"), ids())
+
+
+def test_a_batch_of_one_value_is_refused() -> None:
+    message = "the inputs hold 3 at every place, which shows neither positions nor a spread; pass a batch of real samples."
+    assert refusal(HomeMade(), torch.full((BATCH, TOKENS), 3)) == message
+    bert, _ = CASES["bert"].made()
+    real = (torch.arange(TOKENS) < 5).long().expand(BATCH, -1)
+    assert refusal(bert, {"input_ids": torch.full((BATCH, TOKENS), 3), "attention_mask": real}) == message
+    vit, inputs = CASES["vit"].made()
+    assert "the inputs hold 0.5 at every place" in refusal(vit, {"pixel_values": torch.full_like(inputs["pixel_values"], 0.5)})
+
+
+def test_samples_that_do_not_tell_positions_from_content_are_named_as_the_reason() -> None:
+    torch.manual_seed(0)
+    palindromes = torch.tensor([1, 2, 3, 4, 5, 4, 3, 2, 1]).repeat(BATCH, 1)
+    start = eureka.clear_start(HomeMade(), palindromes)
+    assert start.notes == (
+        "no learned positions were found in HomeMade on this batch: its samples are all alike, also when they are turned round,"
+        " which does not tell positions from content; pass samples that differ.",
+    )
+
+
+class Grouped(nn.Module):
+    """Four query heads and two key heads from one layer; the module does not say so."""
+
+    def __init__(self, *, repeated: bool = False, turned: bool = False, name: str = "qkv") -> None:
+        super().__init__()
+        self.repeated, self.turned, self.name = repeated, turned, name
+        self.add_module(name, nn.Linear(16, 32))
+        self.out = nn.Linear(16, 16)
+
+    def projected(self, x: Tensor) -> list[Tensor]:
+        """q, k and v, (B, H, N, D) each."""
+        parts = self.get_submodule(self.name)(x).split([16, 8, 8], dim=-1)
+        return [part.unflatten(-1, (-1, 4)).transpose(1, 2) for part in parts]
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.projected(x)
+        if self.turned:
+            q, k = (part * torch.linspace(1, 1.5, part.shape[2])[:, None] for part in (q, k))  # as rotary positions, in its way
+        if self.repeated:
+            k, v = (part.repeat_interleave(2, dim=1) for part in (k, v))
+        return self.out(F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("asked", [{}, {"repeated": True}, {"turned": True}, {"turned": True, "repeated": True}])
+def test_grouped_heads_from_one_layer_are_told_apart_by_the_call(asked: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model, x = Grouped(**asked), features(BATCH, TOKENS, 16)
+    before = state(model)
+    start = eureka.clear_start(model, x, positions=None)
+    assert start.logits[0].after == pytest.approx([1.0] * 4, rel=0.01)
+    assert torch.equal(model.get_parameter("qkv.weight")[24:], before["qkv.weight"][24:])  # v
+    if not asked.get("turned"):
+        with torch.no_grad():
+            q, k, _ = (part.double() for part in model.projected(x))
+        assert explicit_logits(q, k.repeat_interleave(2, dim=1), causal=False) == pytest.approx([1.0] * 4, rel=0.01)
+
+
+class AnotherOrder(FusedAttention):
+    """One layer that holds q, k and v head by head, or v first."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.order = order
+
+    def projected(self, x: Tensor) -> Tensor:
+        """(3, B, H, N, D)."""
+        if self.order == "by head":
+            return self.qkv(x).unflatten(-1, (self.heads, 3, -1)).permute(3, 0, 2, 1, 4)  # type: ignore[no-any-return]
+        return self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).flip(0)  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.projected(x)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("order", ["by head", "v, k, q"])
+def test_queries_keys_and_values_may_lie_in_any_order(order: str) -> None:
+    torch.manual_seed(0)
+    model, x = AnotherOrder(order), features(BATCH, TOKENS, 16)
+    with torch.no_grad():
+        values = model.projected(x)[2]
+        eureka.clear_start(model, x, positions=None)
+        q, k, v = model.projected(x)
+    assert explicit_logits(q.double(), k.double(), causal=False) == pytest.approx([1.0, 1.0], rel=0.01)
+    assert torch.equal(v, values)
+
+
+class Rotated(AnotherOrder):
+    """As before, and q is changed on the way, so that its rows are not seen."""
+
+    def projected(self, x: Tensor) -> Tensor:
+        return super().projected(x) * torch.linspace(1, 2, x.shape[1])[:, None]
+
+
+def test_an_order_that_is_not_seen_is_among_the_reasons() -> None:
+    torch.manual_seed(0)
+    message = refusal(Rotated("by head"), features(BATCH, TOKENS, 16), positions=None)
+    assert "a norm stands between, layers share them, or q, k and v lie in another order" in message
+
+
+def test_positions_are_rescaled_although_w_q_has_no_usual_name_and_the_note_says_what_was_looked_for() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[0] = Grouped(name="mixed")
+    start = eureka.clear_start(model, ids())
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
+    assert [row.site for row in start.logits] == ["blocks.1"]
+    (note,) = start.notes
+    assert note.startswith("the logits of blocks.0 are as they were: it has no layer for W_Q by a usual name (query, q_proj, ")
+    assert "or as a part of qkv, c_attn, " in note
+    model.blocks[1] = Grouped(name="mixed")
+    assert refusal(model, ids(), positions=None).startswith(
+        "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 has no layer for W_Q by a usual name ("
+    )
+    assert [row.parameters for row in eureka.clear_start(model, ids()).positions] == [("places.weight",)]
+
+
+def test_frozen_weights_stay_and_it_is_said_as_of_frozen_positions() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[0].requires_grad_(False)
+    before = state(model)
+    start = eureka.clear_start(model, ids())
+    assert changed(model, before) == {"places.weight", "blocks.1.qkv.weight", "blocks.1.qkv.bias"}
+    assert start.notes == ("the logits of blocks.0 are as they were: it has a W_Q that is frozen.",)
+    model.requires_grad_(False)
+    assert refusal(model, ids()) == (
+        "no learned positions: those of HomeMade are fixed (places.weight); blocks.0 has a W_Q that is frozen."
+    )
+    assert refusal(model, ids(), positions=None) == (
+        "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 has a W_Q that is frozen."
+    )
 
 
 def test_a_model_without_attention_is_refused() -> None:

@@ -119,7 +119,7 @@ FAMILIES = {
     ),
 }
 REFUSED = {
-    "ALBERT": Family("AlbertModel", TEXT | {"embedding_size": 8}, says="or layers share them"),
+    "ALBERT": Family("AlbertModel", TEXT | {"embedding_size": 8}, says="layers share them"),
     "Qwen3": Family("Qwen3Model", GROUPED | {"head_dim": 8}, says="a norm stands between"),
     "BLOOM": Family("BloomModel", GPT | {"hidden_size": 16}, says=f"are ALiBi {INSIDE}; h.0.self_attention {BY_ITSELF}"),
     "GPT-J": Family("GPTJModel", GPT | {"n_embd": 16, "rotary_dim": 4}, says=f"are rotary {INSIDE}; h.0.attn {BY_ITSELF}"),

@@ -28,6 +28,19 @@ BESIDE = "output.dense"
 """Where BERT and its relatives keep it: beside the module that attends."""
 
 
+class Heads(NamedTuple):
+    """What a call of attention says about its heads."""
+
+    queries: int
+    """How many query heads there are."""
+    groups: int
+    """How many key heads; each is for as many query heads."""
+    size: int
+    """Features of a query and of a key."""
+    values: int
+    """Features of all value heads together."""
+
+
 class Projection(NamedTuple):
     """W_Q, W_K, W_V or W_O: a parameter, and a function that takes its part of a tensor of that shape, as (outputs, inputs)."""
 
@@ -52,8 +65,11 @@ def find_projections(model: nn.Module) -> list[dict[str, Projection]]:
     return [projections(site) for site in find_sites(model).sites]
 
 
-def projections(site: Site) -> dict[str, Projection]:
-    """The projections of a site by "q", "k" and "v"; those that cannot be found are left out."""
+def projections(site: Site, heads: Heads | None = None) -> dict[str, Projection]:
+    """The projections of a site by "q", "k" and "v"; those that cannot be found are left out.
+
+    How one layer is split is told by a call's heads, or else by what the module says about them.
+    """
     module = site.module
     if isinstance(module, nn.MultiheadAttention):
         return _of_multihead(module)
@@ -64,9 +80,29 @@ def projections(site: Site) -> dict[str, Projection]:
     for name in (*TOGETHER, *INTERLEAVED, *(KEYS_AND_VALUES if "q" in apart else ())):
         layer = _first(module, (name,))
         if layer is not None:
-            parts = _interleaved(layer, site) if name in INTERLEAVED else _stacked(layer, site, "kv" if "q" in apart else "qkv")
+            letters = "kv" if "q" in apart else "qkv"
+            parts = _interleaved(layer, site, heads) if name in INTERLEAVED else _stacked(layer, site, letters, heads)
             return {**parts, **apart}
     return apart
+
+
+def fused_layer(site: Site) -> nn.Module | None:
+    """The layer that makes q, k and v of a site at once; None where there is none by a usual name."""
+    return _first(site.module, (*TOGETHER, *INTERLEAVED))
+
+
+def picked(layer: nn.Module, outputs: Tensor) -> Projection:
+    """Some of the outputs of a layer, in their order."""
+    turn = _as_rows(layer)
+    return _projection(layer, lambda g: turn(g)[outputs])
+
+
+def looked_for(letter: str) -> str:
+    """The names by which W_Q or W_K is known, as part of a sentence."""
+    together = (*TOGETHER, *INTERLEAVED, *(KEYS_AND_VALUES if letter == "k" else ()))
+    return (
+        f"has no layer for W_{letter.upper()} by a usual name ({', '.join(APART[letter])}; or as a part of {', '.join(together)})"
+    )
 
 
 def output_projection(model: nn.Module, site: Site) -> Projection | None:
@@ -122,16 +158,28 @@ def _part(index: int, parts: int) -> Callable[[Tensor], Tensor]:
     return lambda g: g.chunk(parts)[index]
 
 
-def _stacked(layer: nn.Module, site: Site, letters: str) -> dict[str, Projection]:
+def _stacked(layer: nn.Module, site: Site, letters: str, heads: Heads | None) -> dict[str, Projection]:
     """Blocks one after another; if there are fewer key heads than query heads, the first block is larger."""
     turn = _as_rows(layer)
-    outputs, parts = turn(_weight(layer)).shape[0], len(letters)
+    outputs = turn(_weight(layer)).shape[0]
+    sizes = _seen_sizes(heads, letters, outputs) or _named_sizes(site, letters, outputs)
+    return {letter: _projection(layer, _block(turn, sizes, i)) for i, letter in enumerate(letters[: len(sizes)])}
+
+
+def _seen_sizes(heads: Heads | None, letters: str, outputs: int) -> list[int]:
+    """The rows of each block, as a call says; nothing if they are not all the rows."""
+    if heads is None:
+        return []
+    sizes = [heads.queries * heads.size, heads.groups * heads.size, heads.values][-len(letters) :]
+    return sizes if sum(sizes) == outputs else []
+
+
+def _named_sizes(site: Site, letters: str, outputs: int) -> list[int]:
+    """The rows of each block, as the module says, or alike; nothing if they do not come out even."""
+    parts = len(letters)
     queries = site.heads * site.head_dim if letters == "qkv" and site.heads and site.head_dim else outputs // parts
     rest = outputs - queries if letters == "qkv" else outputs
-    if rest <= 0 or rest % 2:
-        return {}
-    sizes = [queries, rest // 2, rest // 2][-parts:]
-    return {letter: _projection(layer, _block(turn, sizes, i)) for i, letter in enumerate(letters)}
+    return [] if rest <= 0 or rest % 2 else [queries, rest // 2, rest // 2][-parts:]
 
 
 def _block(turn: Callable[[Tensor], Tensor], sizes: list[int], index: int) -> Callable[[Tensor], Tensor]:
@@ -139,11 +187,11 @@ def _block(turn: Callable[[Tensor], Tensor], sizes: list[int], index: int) -> Ca
     return lambda g: turn(g)[start : start + sizes[index]]
 
 
-def _interleaved(layer: nn.Module, site: Site) -> dict[str, Projection]:
-    heads = site.heads
-    if not heads or _weight(layer).shape[0] % (3 * heads):
+def _interleaved(layer: nn.Module, site: Site, heads: Heads | None) -> dict[str, Projection]:
+    count = site.heads if heads is None else heads.queries
+    if not count or _weight(layer).shape[0] % (3 * count):
         return {}
-    return {letter: _projection(layer, _every_third(heads, i)) for i, letter in enumerate("qkv")}
+    return {letter: _projection(layer, _every_third(count, i)) for i, letter in enumerate("qkv")}
 
 
 def _every_third(heads: int, index: int) -> Callable[[Tensor], Tensor]:

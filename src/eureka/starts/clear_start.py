@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -15,8 +16,8 @@ from torch.utils._pytree import tree_leaves
 
 from eureka.errors import RequestError
 from eureka.formats import listing, measurement, span
-from eureka.patching.attach import Found, find_sites
-from eureka.probes.capture import left_alone
+from eureka.patching.attach import Found, Site, find_sites
+from eureka.probes.capture import check_model, left_alone
 from eureka.probes.position_kinds import fixed_names, why_none
 from eureka.probes.positions import Search, search, trainable
 from eureka.starts.calibrate import Kept
@@ -24,6 +25,11 @@ from eureka.starts.clarify import clarify, learned
 from eureka.starts.draw import draw
 from eureka.starts.fresh import sign_of_training
 from eureka.starts.logits import Logits
+
+LEAST, MOST = 1e-6, 1e6
+"""What may be asked for; beyond it, single precision is lost."""
+BESIDE = re.compile("mask|position_ids|token_type_ids")
+"""Keywords of inputs that are no content."""
 
 
 @dataclass(frozen=True)
@@ -120,16 +126,9 @@ def clear_start(
     >>> start.undo()
     """
     model = getattr(model, "_orig_mod", model)  # of torch.compile
-    _check(model, inputs, positions, logits)
-    if not trained and (sign := sign_of_training(model)) is not None:
-        raise RequestError(
-            f"{type(model).__name__} looks trained: {sign}, which is constant in a fresh model; pass trained=True to rescale it."
-        )
-    found = find_sites(model, written_out=False)
-    if not found.sites and not found.refused:
-        raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
-    if not found.sites and positions is None:
-        raise RequestError(f"W_Q and W_K of {type(model).__name__} cannot be rescaled: {_reason(found)}.")
+    _check(model, inputs, positions, logits, seed)
+    found = _find(model, trained)
+    names = {site.index: site.name or type(site.module).__name__ for site in found.sites}
     kept, notes = Kept(), list[str]()
     with _undone_on_error(kept), left_alone(model):
         measured = Logits(model, inputs, found.sites)
@@ -139,35 +138,72 @@ def clear_start(
                 f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, or the model runs"
                 " compiled; pass the model without torch.compile."
             )
-        rows = _positions(model, inputs, found, positions, seed, kept, notes, logits is None) if positions else []
+        refused = measured.refused() if logits is not None else {}
+        left = [*found.refused, *((names[index], why) for index, why in refused.items())]
+        possible = logits is not None and len(refused) < len(before)
+        if positions is None and not possible:
+            raise RequestError(f"W_Q and W_K of {type(model).__name__} cannot be rescaled: {' '.join(left[0])}.")
+        rows = _positions(model, inputs, found.sites, positions, int(seed), kept, notes) if positions else []
+        if not rows and not possible:
+            raise RequestError(notes[-1] if logits is None else f"{notes[-1].removesuffix('.')}; {' '.join(left[0])}.")
         after = measured.sharpen(logits, kept) if logits is not None else {}
     if logits is not None:
-        notes += _logits_notes(measured, found)
-    names = {site.index: site.name or type(site.module).__name__ for site in found.sites}
-    spreads = [_logits_row(index, names[index], measured.heads[index][0], before[index], after[index]) for index in after]
+        notes += _logits_notes(left, [names[index] for index in names if index not in before], measured.operators)
+    spreads = [_logits_row(index, names[index], measured.heads[index].queries, before[index], after[index]) for index in after]
     return ClearStart(type(model).__name__, tuple(rows), tuple(spreads), tuple(notes), kept)
 
 
-def _check(model: nn.Module, inputs: Any, positions: float | None, logits: float | None) -> None:
-    if not isinstance(model, nn.Module):
-        raise RequestError(f"a torch.nn.Module is rescaled, not {type(model).__name__}.")
+def _find(model: nn.Module, trained: bool) -> Found:
+    """The sites of a fresh model."""
+    if not trained and (sign := sign_of_training(model)) is not None:
+        raise RequestError(
+            f"{type(model).__name__} looks trained: {sign}, which is constant in a fresh model; pass trained=True to rescale it."
+        )
+    found = find_sites(model, written_out=False)
+    if not found.sites and not found.refused:
+        raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
+    return found
+
+
+def _check(model: nn.Module, inputs: Any, positions: float | None, logits: float | None, seed: int) -> None:
+    check_model(model)
     for name, parameter in model.named_parameters():
         if parameter.is_meta or is_lazy(parameter):
             raise RequestError(f"{name} of {type(model).__name__} has no values yet (meta or lazy); initialise the model first.")
-    for tensor in tree_leaves(inputs):
-        if isinstance(tensor, Tensor) and not tensor.numel():
-            raise RequestError(f"the inputs hold a tensor of shape {tuple(tensor.shape)}; pass a batch with a sample or more.")
+    _check_batch(inputs)
     if positions is None and logits is None:
         raise RequestError("positions=None and logits=None leave nothing to do; give at least one of them.")
     for name, value in (("positions", positions), ("logits", logits)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise RequestError(f"{name} is a positive number or None, not {value!r}.")
+        if value is not None and not (_is_number(value) and LEAST <= value <= MOST):
+            raise RequestError(f"{name} is a number from {LEAST:g} to {MOST:g}, or None, not {value!r}.")
+    if not (_is_number(seed) and isinstance(seed, Integral) and 0 <= seed < 2**63):
+        raise RequestError(f"seed is a whole number from 0 to 2**63 - 1, not {seed!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _check_batch(inputs: Any) -> None:
+    """A batch without samples, or with one value everywhere, shows nothing."""
+    for tensor in tree_leaves(inputs):
+        if isinstance(tensor, Tensor) and not tensor.numel():
+            raise RequestError(f"the inputs hold a tensor of shape {tuple(tensor.shape)}; pass a batch with a sample or more.")
+    content = (
+        {key: value for key, value in inputs.items() if not BESIDE.search(str(key))} if isinstance(inputs, Mapping) else inputs
+    )
+    tensors = [tensor for tensor in tree_leaves(content) if isinstance(tensor, Tensor) and tensor.numel() > 1]
+    if tensors and all((tensor == tensor.flatten()[0]).all() for tensor in tensors):
+        value = tensors[0].flatten()[0].item()
+        raise RequestError(
+            f"the inputs hold {value!r} at every place, which shows neither positions nor a spread; pass a batch of real samples."
+        )
 
 
 def _positions(
-    model: nn.Module, inputs: Any, places: Found, asked: float, seed: int, kept: Kept, notes: list[str], alone: bool
+    model: nn.Module, inputs: Any, sites: Sequence[Site], asked: float, seed: int, kept: Kept, notes: list[str]
 ) -> list[PositionRow]:
-    sites = places.sites
+    """Rescale positions; without any, the last note says why."""
     found, drawn = search(model, inputs, sites), frozenset[str]()
     before = {addition.sources: addition.ratio for addition in found.learned}
     if found.zero:
@@ -183,12 +219,7 @@ def _positions(
             f"the positions {listing(sorted(found.zero[0]))} are all zero, which no factor changes; initialise them first, for"
             " instance with nn.init.trunc_normal_(…, std=0.02), or pass positions=None."
         )
-    why = why_none(model, found)
-    if alone:
-        raise RequestError(why)
-    if not sites:
-        raise RequestError(f"{why.removesuffix('.')}; {_reason(places)}.")
-    notes.append(why)
+    notes.append(why_none(model, found))
     return []
 
 
@@ -205,22 +236,16 @@ def _positions_notes(found: Search, drawn: frozenset[str], seed: int) -> list[st
     return notes + [f"{listing(sorted(names))} is zero for every token; it is as it was." for names in found.zero]
 
 
-def _reason(found: Found) -> str:
-    """Why there is no site: the first module that attends in a way of its own."""
-    name, why = found.refused[0]
-    return f"{name} {why}"
-
-
-def _logits_notes(measured: Logits, found: Found) -> list[str]:
-    idle = [site.name for site in found.sites if site.index not in measured.heads]
-    reasons = {why: [name for name, other in found.refused if other == why] for _, why in found.refused}
+def _logits_notes(left: Sequence[tuple[str, str]], idle: Sequence[str], operators: Set[str]) -> list[str]:
+    """left   modules whose logits cannot be rescaled, and why;  idle   those that were not called"""
+    reasons = {why: [name for name, other in left if other == why] for _, why in left}
     notes = [
         f"the logits of {listing(names)} are as they were: {'it' if len(names) == 1 else 'each'} {why}."
         for why, names in reasons.items()
     ]
     notes += [f"{name} was not called on these inputs, or runs compiled; it is as it was." for name in idle]
-    if measured.operators:
-        names = listing(sorted(measured.operators))
+    if operators:
+        names = listing(sorted(operators))
         notes.append(f"the model attends with {names}; the spread is that which plain softmax would see.")
     return notes
 

@@ -22,8 +22,9 @@ from eureka.errors import RequestError
 from eureka.formats import measurement, number
 from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.capture import run_alike
+from eureka.probes.fused_rows import FusedRows
 from eureka.probes.head_statistics import head_spread
-from eureka.probes.projections import Projection, projections
+from eureka.probes.projections import Heads, Projection, looked_for, projections
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 
 LARGEST = 1e7
@@ -35,18 +36,21 @@ class Logits:
 
     def __init__(self, model: nn.Module, inputs: Any, sites: Sequence[Site]) -> None:
         self.model, self.inputs, self.sites = model, inputs, {site.index: site for site in sites}
-        self.heads: dict[int, tuple[int, int]] = {}
-        """Query heads and key heads of each site that was called."""
+        self.heads: dict[int, Heads] = {}
+        """The heads of each site that was called."""
         self.operators: set[str] = set()
         """Operators other than plain softmax that were met."""
         self._keys_are_values: set[int] = set()
+        self._fused = FusedRows(sites)
 
     def measure(self) -> dict[int, list[float]]:
         """The spread of each head by the index of the site, in the order of the calls; of each call if there are several."""
         found: dict[int, list[float]] = {}
 
         def observe(site: Site, call: AttentionCall) -> None:
-            self.heads[site.index] = call.q.shape[1], call.k.shape[1]
+            if site.index not in self.heads:
+                self.heads[site.index] = _heads(call)
+            self._fused.see(site, call, self.heads[site.index].groups)
             if call.operator is not None and not isinstance(call.operator, Softmax):
                 self.operators.add(type(call.operator).__name__)
             if call.k.data_ptr() == call.v.data_ptr():
@@ -54,12 +58,17 @@ class Logits:
             root = math.sqrt(call.q.shape[-1])
             found.setdefault(site.index, []).extend(s / root for s in head_spread(call.q, call.k, call.mask))
 
-        with attached(self.model, list(self.sites.values()), observer=observe):
+        with attached(self.model, list(self.sites.values()), observer=observe), self._fused.watching():
             run_alike(self.model, self.inputs)
         return found
 
+    def refused(self) -> dict[int, str]:
+        """Why W_Q and W_K of a site cannot be rescaled, by its index."""
+        return {index: why for index in self.heads if (why := self._why_not(index)) is not None}
+
     def sharpen(self, asked: float, kept: Kept) -> dict[int, list[float]]:
-        """Scale every head, layer after layer; the spreads afterwards."""
+        """Scale every head of every site that is not refused, layer after layer; the spreads afterwards."""
+        refused = self.refused()
 
         def scale(index: int, spreads: Sequence[float]) -> None:
             self._check_spread(index, spreads, asked)
@@ -68,19 +77,23 @@ class Logits:
         def tolerance(index: int) -> float:
             return max(rounding(self._projection(index, letter).parameter) for letter in "qk")
 
-        found = dict(calibrate(self.measure, scale, asked, tolerance))
+        def measure() -> dict[int, list[float]]:
+            return {index: spreads for index, spreads in self.measure().items() if index not in refused}
+
+        found = dict(calibrate(measure, scale, asked, tolerance))
         for index, spreads in found.items():
             if distance(spreads, asked) > WITHIN:
                 worst = max(spreads, key=lambda spread: abs(spread / asked - 1))
                 raise RequestError(
                     f"the logits of {self._name(index)} have a spread of {measurement(worst)} after W_Q and W_K were scaled to"
-                    f" give {number(asked)}: a norm stands between, or layers share them; nothing was changed, pass logits=None."
+                    f" give {number(asked)}: a norm stands between, layers share them, or q, k and v lie in another order;"
+                    " nothing was changed, pass logits=None."
                 )
         return {index: list(spreads) for index, spreads in found.items()}
 
     def _scale(self, index: int, factors: list[float], kept: Kept) -> None:
-        heads, groups = self.heads[index]
-        whole = torch.tensor(factors[:heads], dtype=torch.float64).reshape(groups, -1)
+        heads = self.heads[index]
+        whole = torch.tensor(factors[: heads.queries], dtype=torch.float64).reshape(heads.groups, -1)
         keys = whole.log().mean(dim=1, keepdim=True).div(2).exp()
         scale_heads(self._projection(index, "q"), (whole / keys).flatten(), kept)
         scale_heads(self._projection(index, "k"), keys.flatten(), kept)
@@ -89,21 +102,48 @@ class Logits:
         for head, spread in enumerate(spreads):
             if not spread > asked / LARGEST:  # NaN: no row sees two keys
                 raise RequestError(
-                    f"head {head % self.heads[index][0]} of {self._name(index)} has logits without any spread on this batch:"
+                    f"head {head % self.heads[index].queries} of {self._name(index)} has logits without any spread on this batch:"
                     " its weights are zero, its rows see one key or equal keys, or values are not finite; pass logits=None."
                 )
 
     def _projection(self, index: int, letter: str) -> Projection:
         if index in self._keys_are_values:
             raise RequestError(f"{self._name(index)} uses its keys as values, which would be scaled too; pass logits=None.")
-        found = projections(self.sites[index]).get(letter)
-        heads = self.heads[index][0 if letter == "q" else 1]
-        if found is None or found.rows(found.parameter).shape[0] % heads:
-            raise RequestError(f"W_{letter.upper()} of {self._name(index)} was not found; pass logits=None.")
+        found = self._found(index, letter)
+        assert found is not None, "asked only of sites that are not refused"
         return found
+
+    def _found(self, index: int, letter: str) -> Projection | None:
+        site = self.sites[index]
+        return self._fused.projection(site, letter) or projections(site, self.heads[index]).get(letter)
+
+    def _why_not(self, index: int) -> str | None:
+        for letter, heads in (("q", self.heads[index].queries), ("k", self.heads[index].groups)):
+            found = self._found(index, letter)
+            if found is None:
+                return looked_for(letter)
+            rows = found.rows(found.parameter).shape[0]
+            if rows % heads:
+                return f"has a W_{letter.upper()} of {rows} rows, which {heads} heads do not divide"
+            if not all(part is None or part.requires_grad for part in (found.parameter, found.bias)):
+                return f"has a W_{letter.upper()} that is frozen"
+        return None
 
     def _name(self, index: int) -> str:
         return self.sites[index].name or type(self.sites[index].module).__name__
+
+
+def _heads(call: AttentionCall) -> Heads:
+    groups = _groups(call.k)
+    value_heads = groups if call.v.shape[1] == call.k.shape[1] else call.v.shape[1]
+    return Heads(call.q.shape[1], groups, call.k.shape[-1], value_heads * call.v.shape[-1])
+
+
+def _groups(k: Tensor) -> int:
+    """How many key heads there are, if each may have been repeated for its query heads."""
+    heads = k.shape[1]
+    divisors = (n for n in range(1, heads) if heads % n == 0)
+    return next((n for n in divisors if torch.equal(k[:, :: heads // n].repeat_interleave(heads // n, dim=1), k)), heads)
 
 
 def scale_heads(projection: Projection, factors: Tensor, kept: Kept) -> None:
