@@ -17,7 +17,7 @@ SAMPLES, SEED = 3, 2**31 + 1
 """The same for every run of a task; training draws others."""
 MOST_TOKENS = 96
 """Tokens of a sample that are kept."""
-MOST_LETTERS = 1_000
+MOST_LETTERS = 600
 """Letters that are kept of a sample that is read as text; a token may be very long."""
 
 

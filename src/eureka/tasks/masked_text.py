@@ -76,17 +76,18 @@ class MaskedText(SequenceTask):
         ]
 
     def as_text(self, inputs: Tensor, labels: Tensor) -> tuple[str, str] | None:
-        """The text with its masks, each after a space where it hides one, and the pieces that are asked for, in quotes."""
+        """The text with its masks, after a space where a word begins, and the pieces that are asked for, in quotes."""
         if not self.pieces:
             return None
         shown, asked = bytearray(), list[str]()
         for token, label in zip(inputs.tolist(), labels.tolist(), strict=True):
-            hides_space = token == MASK and self.pieces[label][:1].isspace()
-            shown += b" " * hides_space + self.pieces[token]
-            if label != IGNORED:
-                piece = self.pieces[label].decode(errors="backslashreplace").replace("\n", "↵")
-                asked.append(f"“{piece}”")
-        return shown.decode(errors="replace"), " ".join(asked[:MOST_ASKED])
+            answer = b"" if label == IGNORED else self.pieces[label]
+            word = answer.removeprefix(b" ") or answer
+            shown += b" " if token == MASK and word != answer else b""
+            shown += self.pieces[token]
+            if word:
+                asked.append(word.decode(errors="backslashreplace").replace("\n", "↵"))
+        return shown.decode(errors="replace"), " ".join(f"“{piece}”" for piece in asked[:MOST_ASKED])
 
     def about(self) -> str:
         """Of a text of the user's own: what was read, and the losses that counting tokens and pairs of tokens reaches."""
