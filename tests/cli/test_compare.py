@@ -200,7 +200,7 @@ def test_the_table_for_people_names_fix_rate_ratio_step_and_accuracy(
 def test_starts_are_compared_as_fixes_are_and_several_studies_in_one_command(tmp_path: Path) -> None:
     done = eureka("compare", "tiles", "--fix", "softmax", "--start", "paper,clear", "--seeds", "1", *SMALL, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "softmax, model.start=clear against softmax: not enough runs to tell" in done.stdout
+    assert "softmax (start=clear) against softmax: not enough runs to tell" in done.stdout
     keys = [text.replace("=", ": ", 1) for text in SMALL if text != "--set"]
     text = f"recipe: tiles\nset: {{{', '.join(keys)}}}\nvariants: [{{model.start: paper}}, {{model.start: clear}}]\n"
     for name, lr in (("a", "3.0e-4"), ("b", "1.0e-3")):
@@ -228,6 +228,7 @@ def test_where_no_run_stops_early_the_losses_after_equal_steps_are_compared(tmp_
     assert told.startswith("norm_softmax against softmax: not enough runs to tell (1 against 1); ")
     assert f"({fix.final_loss:.3f} against {softmax.final_loss:.3f})" in told
     assert "loss after" in done.stdout
+    assert not any(line.endswith(" ") for line in done.stdout.splitlines())
     [written] = json.loads((tmp_path / "runs" / "summary.json").read_text())["losses"]
     assert (written["loss"], written["baseline_loss"]) == (fix.final_loss, softmax.final_loss)
 

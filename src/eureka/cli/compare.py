@@ -126,6 +126,11 @@ def _study(
     from eureka.study.fix_choice import parse_fixes
     from eureka.study.plan import LARGEST_COUNT, MOST_RUNS, Study, check_count
 
+    chosen_by = {"attention.name": "--fix", "training.seed": "--seeds"}
+    chosen_by |= ({} if start is None else {"model.start": "--start"}) | ({} if lr is None else {"training.lr": "--lr"})
+    for key, option in chosen_by.items():
+        if key in assignments(changes):
+            raise RequestError(f"--set {key}: here {option} chooses it; leave out one of the two.")
     base = find_recipe(recipe).but(assignments(changes))
     fixes = parse_fixes(fix)
     for chosen in fixes:

@@ -252,4 +252,4 @@ def print_summary(summary: Summary, document: dict[str, Any], heading: str | Non
 
 def _sentence(one: Comparison | LossComparison) -> str:
     where = f" ({one.condition.label})" if one.condition.label else ""
-    return f"{one.arm.full_label} against {one.baseline.full_label}{where}: {one.verdict}"
+    return f"{one.arm.label} against {one.baseline.label}{where}: {one.verdict}"

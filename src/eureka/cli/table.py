@@ -23,8 +23,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     """A table on standard output; columns of numbers go to the right."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else WIDE
-    Console(highlight=False, width=width).print(make_table(columns, list(rows), title))
+    table = make_table(columns, list(rows), title)
+    if sys.stdout.isatty():
+        Console(highlight=False).print(table)
+        return
+    plain = Console(highlight=False, width=WIDE)
+    with plain.capture() as printed:
+        plain.print(table)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
 
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
