@@ -694,12 +694,12 @@ def test_positions_are_found_and_measured_among_the_tokens_that_are_no_padding(n
 def test_a_probe_leaves_the_same_padding_out() -> None:
     torch.manual_seed(0)
     model = hugging_face("BertForMaskedLM", "BertConfig", **text_sizes(max_position_embeddings=140)).eval()
-    inputs, _ = padded(0, range(20, 36, 3))
+    inputs, real = padded(0, range(20, 36, 3))
     with eureka.AttentionProbe(model) as probe, probe.look():
         model(**inputs)
     share = probe.records[0].position_share
     assert share is not None
-    assert share.ratio == pytest.approx(eureka.position_share(model, inputs).ratio)
+    assert share.ratio == pytest.approx(real_ratio(model, inputs, real, torch.arange(128).expand(len(real), -1)), rel=1e-4)
 
 
 def test_positions_that_stop_at_padding_are_found_without_a_mask() -> None:
@@ -752,17 +752,37 @@ def test_rows_and_columns_that_are_added_one_by_one_are_positions_together(flat:
         assert eureka.position_share(model, x).ratio == pytest.approx(1.0, rel=0.01)
 
 
+class TwiceSegmented(HomeMade):
+    """Two kinds of segments, added one after the other, and no positions."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        place = torch.arange(ids.shape[1])
+        x = self.words(ids) + self.places.weight[(place > 4).long()] + self.places.weight[2 + place % 2]
+        return self.blocks[0](x)  # type: ignore[no-any-return]
+
+
+def test_two_kinds_of_segments_are_no_positions_together() -> None:
+    torch.manual_seed(0)
+    message = refusal(TwiceSegmented(), ids(), logits=None)
+    assert message.startswith("no learned positions were found in TwiceSegmented on this batch: before its first attention")
+
+
 class TurnedLater(Behind):
     """Positions are added samples first, and the encoder wants tokens first."""
 
+    looked_up = False
+
     def forward(self, x: Tensor) -> Tensor:
         assert self.place is not None
-        return self.body((self.embed(x) + self.place).transpose(0, 1))  # type: ignore[no-any-return]
+        place = self.place[torch.arange(TOKENS).expand(len(x), -1)] if self.looked_up else self.place
+        return self.body((self.embed(x) + place).transpose(0, 1))  # type: ignore[no-any-return]
 
 
-def test_as_many_samples_as_tokens_do_not_hide_positions_that_are_added_before_tokens_come_first() -> None:
+@pytest.mark.parametrize("looked_up", [True, False])
+def test_as_many_samples_as_tokens_do_not_hide_positions_that_are_added_before_tokens_come_first(looked_up: bool) -> None:
     torch.manual_seed(0)
     model, x = TurnedLater(batch_first=False), features(TOKENS, TOKENS, 5)
+    model.looked_up = looked_up
     start = eureka.clear_start(model, x)
     assert [row.parameters for row in start.positions] == [("place",)]
     assert model.place is not None
@@ -1306,7 +1326,8 @@ def test_a_batch_of_one_value_is_refused() -> None:
     assert refusal(HomeMade(), torch.full((BATCH, TOKENS), 3)) == message
     bert, _ = CASES["bert"].made()
     real = (torch.arange(TOKENS) < 5).long().expand(BATCH, -1)
-    assert refusal(bert, {"input_ids": torch.full((BATCH, TOKENS), 3), "attention_mask": real}) == message
+    labels = torch.randint(WORDS, (BATCH, TOKENS))
+    assert refusal(bert, {"input_ids": torch.full((BATCH, TOKENS), 3), "attention_mask": real, "labels": labels}) == message
     vit, inputs = CASES["vit"].made()
     assert "the inputs hold 0.5 at every place" in refusal(vit, {"pixel_values": torch.full_like(inputs["pixel_values"], 0.5)})
 

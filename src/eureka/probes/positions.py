@@ -92,23 +92,27 @@ def _entered(model: nn.Module, follow: Follow) -> Iterator[None]:
 
 
 def _samples_first(attention: tuple[Site, int] | None, one: Sum, padding: Padding) -> Addition:
-    own = one.term[(None,) * (one.rest.dim() - one.term.dim())]
-    axis = 0 if attention is None else _sample_axis(one.rest, own, *attention)
-    term, rest = one.term.expand(one.rest.shape).movedim(axis, 0), one.rest.movedim(axis, 0)
+    own, whole = one.term[(None,) * (one.rest.dim() - one.term.dim())], one.term.expand(one.rest.shape)
+    axis = 0 if attention is None else _sample_axis(whole, *attention)
+    term, rest = whole.movedim(axis, 0), one.rest.movedim(axis, 0)
     real = padding.real(rest, of_decoder=one.late)
     return Addition(term, rest, one.sources, one.rest_sources, is_table(own.movedim(axis, 0)[0]), one.counted, real)
 
 
-def _sample_axis(rest: Tensor, own: Tensor, site: Site, samples: int) -> int:
+def _sample_axis(term: Tensor, site: Site, samples: int) -> int:
     """The first attention call knows the number of samples; where it fits two axes, its module says which.
 
-    Tokens may be turned to the front only after the sum: a term that is one for all along the first axis was added before.
+    Tokens may come first only after the sum: a term that is the same along the first axis alone was added before.
     """
-    fits = [axis for axis in (0, 1) if rest.shape[axis] == samples]
+    fits = [axis for axis in (0, 1) if term.shape[axis] == samples]
     if len(fits) == 1:
         return fits[0]
     tokens_first = isinstance(site.module, nn.MultiheadAttention) and not site.module.batch_first
-    return int(tokens_first and not (own.shape[0] == 1 < own.shape[1]))
+    return int(tokens_first and not (_is_same(term, 0) and not _is_same(term, 1)))
+
+
+def _is_same(x: Tensor, axis: int) -> bool:
+    return bool((x == x.narrow(axis, 0, 1)).all())
 
 
 def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters: set[str]) -> Search:

@@ -28,7 +28,7 @@ from eureka.starts.logits import Logits
 
 LEAST, MOST = 1e-6, 1e6
 """What may be asked for; beyond it, single precision is lost."""
-BESIDE = re.compile("mask|position_ids|token_type_ids")
+BESIDE = re.compile("mask|position_ids|token_type_ids|labels?$")
 """Keywords of inputs that are no content."""
 
 
