@@ -14,7 +14,7 @@ from eureka.study.arms import BASELINE, FIX, LR, SEED, ArmKey, ConditionKey
 from eureka.study.fix_choice import FixChoice
 
 START = "model.start"
-WIDTH = 110
+WIDTH = 60
 RECIPE = "tiles"
 """Where a command without a known recipe begins; as it then sets every key, any recipe would do."""
 
