@@ -1194,6 +1194,28 @@ class ByItself(nn.Module):
         return ((q @ k.transpose(-2, -1) + self.bias).softmax(-1) @ v).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
 
 
+class BiasedQueries(ByItself):
+    """A bias of each head is added to its queries, as in DeBERTa, and starts at zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_bias = nn.Parameter(torch.zeros(2, 1, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        return (((q + self.q_bias) @ k.transpose(-2, -1)).softmax(-1) @ v).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
+
+
+def test_a_zero_bias_inside_attention_that_is_written_out_is_not_taken_for_positions() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks = nn.ModuleList(BiasedQueries() for _ in range(2))
+    start = eureka.clear_start(model, ids())
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
+    assert len(start.notes) == 1
+    assert "q_bias" not in start.notes[0]
+
+
 class AllInOne(ByItself):
     """The module that writes out the softmax has the words and the positions too."""
 
@@ -1420,6 +1442,24 @@ def test_an_order_that_is_not_seen_is_among_the_reasons() -> None:
     torch.manual_seed(0)
     message = refusal(Rotated("by head"), features(BATCH, TOKENS, 16), positions=None)
     assert "a norm stands between, layers share them, or q, k and v lie in another order" in message
+
+
+class Widened(Grouped):
+    """More comes out of the one layer than q, k and v."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(16, 37)
+
+    def projected(self, x: Tensor) -> list[Tensor]:
+        parts = (2 * self.qkv(x)).split([16, 8, 8, 5], dim=-1)[:3]
+        return [part.unflatten(-1, (-1, 4)).transpose(1, 2) for part in parts]
+
+
+def test_one_layer_that_does_not_fit_its_heads_is_named() -> None:
+    torch.manual_seed(0)
+    message = refusal(Widened(), features(BATCH, TOKENS, 16), positions=None)
+    assert message.endswith(": Widened has one layer of 37 outputs for q, k and v, which do not fit its heads.")
 
 
 def test_positions_are_rescaled_although_w_q_has_no_usual_name_and_the_note_says_what_was_looked_for() -> None:

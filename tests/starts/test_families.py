@@ -67,6 +67,7 @@ WINDOWS = {"image_size": 16, "patch_size": 4, "embed_dim": 16, "depths": [1], "n
 DISTIL = {"vocab_size": WORDS, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
 GPT = {"vocab_size": WORDS, "n_layer": 2, "n_head": 2, "bos_token_id": 1, "eos_token_id": 2}
 NEO = {"vocab_size": WORDS, "hidden_size": 16, "num_layers": 2, "num_heads": 2, "attention_types": [[["global", "local"], 1]]}
+CTRL = {"vocab_size": WORDS, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32, "dff": 32}
 T5 = {"vocab_size": WORDS, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2}
 HALF = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
 PAIR = {f"{half}_{key}": value for half in ("encoder", "decoder") for key, value in HALF.items()} | {"d_model": 16}
@@ -109,6 +110,10 @@ FAMILIES = {
     "OPT": Family("OPTModel", TEXT | {"ffn_dim": 32, "word_embed_proj_dim": 16}, positions=(DECODER,)),
     "Llama": Family("LlamaModel", GROUPED, says="are rotary"),
     "Mistral": Family("MistralModel", GROUPED, says="are rotary"),
+    "Falcon": Family("FalconModel", GROUPED | {"new_decoder_architecture": True, "num_kv_heads": 2}, says="are rotary"),
+    "Falcon, one key": Family("FalconModel", GROUPED, says="are rotary"),
+    "Falcon, ALiBi": Family("FalconModel", GROUPED | {"alibi": True}, says="are ALiBi", biased=True),
+    "CTRL": Family("CTRLModel", CTRL, says="are fixed (pos_encoding)"),
     "T5": Family("T5EncoderModel", T5, says="are relative", biased=True),
     "BART": Family("BartModel", PAIR, two_texts(), (ENCODER, DECODER), sites=3),
     "Pegasus": Family("PegasusModel", PAIR, two_texts(), sites=3, says=f"are fixed ({DECODER} and {ENCODER})"),
@@ -137,8 +142,9 @@ def changed(model: nn.Module, before: Mapping[str, Tensor]) -> set[str]:
 
 def spreads_of_weights(model: Any, inputs: Mapping[str, Tensor]) -> list[float]:
     """A slow twin: in a row, log-weights differ from logits by a constant. Sites in the order of the calls."""
-    slow = copy.deepcopy(model).double().eval()
-    slow.set_attn_implementation("eager")
+    slow = type(model)._from_config(copy.deepcopy(model.config), attn_implementation="eager")
+    slow.load_state_dict(model.state_dict())
+    slow = slow.double().eval()
     given = {key: value.double() if value.is_floating_point() else value for key, value in inputs.items()}
     with torch.no_grad():
         out = slow(**given, output_attentions=True)

@@ -60,9 +60,14 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.attention is None:
             self.attention = site, call.q.shape[0]
 
-    def enter(self, *_: Any) -> None:
-        """A hook of a module that attends but is no site: what is computed from its first product of q and k on is data."""
+    def arm(self, *_: Any) -> None:
+        """A hook: what is computed from the first product of q and k on counts as data."""
         self._armed += 1
+
+    def enter(self, *_: Any) -> None:
+        """A hook: what is computed from here on counts as data."""
+        self._armed += 1
+        self._inside = self.past = True
 
     def leave(self, *_: Any) -> None:
         """A hook: the end of that."""

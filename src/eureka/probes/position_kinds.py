@@ -13,11 +13,12 @@ from eureka.probes.additions import Sources
 from eureka.probes.positions import Search
 
 KINDS: Mapping[str, re.Pattern[str]] = {
-    "rotary": re.compile(r"rotary|(^|[._])rope|R[oO][pP][eE]"),
     "ALiBi": re.compile(r"alibi|ALiBi|Alibi"),
+    "rotary": re.compile(r"rotary|(^|[._])rope|R[oO][pP][eE]"),
     "relative": re.compile(r"relative_(attention|position)|RelativePosition|(^|[._])rel_pos"),
 }
-"""Kinds of positions that are not added to the content, by names of modules, classes, parameters and methods."""
+"""Kinds of positions that are not added to the content, by names of modules, classes, parameters and methods. Falcon
+with ALiBi has a rotary module all the same."""
 CONFIG: Mapping[str, tuple[str, ...]] = {
     "rotary": ("rope_theta", "rope_parameters", "rope_scaling"),
     "ALiBi": ("alibi",),

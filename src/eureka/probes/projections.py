@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from eureka.patching.attach import Site, find_sites
 
 APART = {
-    "q": ("query", "q_proj", "q_lin", "q", "to_q", "wq", "w_q", "q_linear", "q_attn", "query_proj"),
-    "k": ("key", "k_proj", "k_lin", "k", "to_k", "wk", "w_k", "k_linear", "key_proj"),
-    "v": ("value", "v_proj", "v_lin", "v", "to_v", "wv", "w_v", "v_linear", "value_proj"),
+    "q": ("query", "q_proj", "q_lin", "q", "to_q", "wq", "Wq", "w_q", "q_linear", "q_attn", "query_proj"),
+    "k": ("key", "k_proj", "k_lin", "k", "to_k", "wk", "Wk", "w_k", "k_linear", "key_proj"),
+    "v": ("value", "v_proj", "v_lin", "v", "to_v", "wv", "Wv", "w_v", "v_linear", "value_proj"),
 }
 """Usual names of three separate projections."""
 TOGETHER = ("qkv", "c_attn", "in_proj", "Wqkv", "wqkv", "qkv_proj", "to_qkv", "in_proj_qkv")
@@ -20,7 +20,8 @@ TOGETHER = ("qkv", "c_attn", "in_proj", "Wqkv", "wqkv", "qkv_proj", "to_qkv", "i
 KEYS_AND_VALUES = ("kv", "to_kv", "kv_proj", "Wkv")
 """Names of one projection beside that of the queries: all of k, then all of v."""
 INTERLEAVED = ("query_key_value",)
-"""Names of one projection that holds q, k and v of the first head, then those of the second, as in GPT-NeoX and BLOOM."""
+"""Names of one projection that holds q, k and v of the first head, then those of the second, as in GPT-NeoX and BLOOM; where
+query heads share keys, as in Falcon, all that share the first key, then that key and its value."""
 
 OUT = ("out", "out_proj", "o_proj", "c_proj", "dense", "proj", "to_out", "wo", "w_o", "out_lin", "o")
 """Usual names of the projection W_O behind the heads."""
@@ -97,12 +98,13 @@ def picked(layer: nn.Module, outputs: Tensor) -> Projection:
     return _projection(layer, lambda g: turn(g)[outputs])
 
 
-def looked_for(letter: str) -> str:
-    """The names by which W_Q or W_K is known, as part of a sentence."""
+def why_missing(site: Site, letter: str) -> str:
+    """What was looked for as W_Q or W_K of a site and not found, as part of a sentence."""
+    layer, name = fused_layer(site), f"W_{letter.upper()}"
+    if layer is not None:
+        return f"has one layer of {_as_rows(layer)(_weight(layer)).shape[0]} outputs for q, k and v, which do not fit its heads"
     together = (*TOGETHER, *INTERLEAVED, *(KEYS_AND_VALUES if letter == "k" else ()))
-    return (
-        f"has no layer for W_{letter.upper()} by a usual name ({', '.join(APART[letter])}; or as a part of {', '.join(together)})"
-    )
+    return f"has no layer for {name} by a usual name ({', '.join(APART[letter])}; or as a part of {', '.join(together)})"
 
 
 def output_projection(model: nn.Module, site: Site) -> Projection | None:
@@ -188,11 +190,13 @@ def _block(turn: Callable[[Tensor], Tensor], sizes: list[int], index: int) -> Ca
 
 
 def _interleaved(layer: nn.Module, site: Site, heads: Heads | None) -> dict[str, Projection]:
-    count = site.heads if heads is None else heads.queries
-    if not count or _weight(layer).shape[0] % (3 * count):
+    queries, groups = (site.heads, site.heads) if heads is None else (heads.queries, heads.groups)
+    if not queries or not groups or _weight(layer).shape[0] % (queries + 2 * groups):
         return {}
-    return {letter: _projection(layer, _every_third(count, i)) for i, letter in enumerate("qkv")}
+    each = queries // groups
+    parts = {"q": slice(each), "k": slice(each, each + 1), "v": slice(each + 1, each + 2)}
+    return {letter: _projection(layer, _of_groups(groups, each + 2, part)) for letter, part in parts.items()}
 
 
-def _every_third(heads: int, index: int) -> Callable[[Tensor], Tensor]:
-    return lambda g: g.reshape(heads, 3, -1, g.shape[-1])[:, index].reshape(-1, g.shape[-1])
+def _of_groups(groups: int, heads: int, part: slice) -> Callable[[Tensor], Tensor]:
+    return lambda g: g.reshape(groups, heads, -1, g.shape[-1])[:, part].reshape(-1, g.shape[-1])

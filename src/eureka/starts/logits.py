@@ -24,7 +24,7 @@ from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.capture import run_alike
 from eureka.probes.fused_rows import FusedRows
 from eureka.probes.head_statistics import head_spread
-from eureka.probes.projections import Heads, Projection, looked_for, projections
+from eureka.probes.projections import Heads, Projection, projections, why_missing
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 
 LARGEST = 1e7
@@ -121,7 +121,7 @@ class Logits:
         for letter, heads in (("q", self.heads[index].queries), ("k", self.heads[index].groups)):
             found = self._found(index, letter)
             if found is None:
-                return looked_for(letter)
+                return why_missing(self.sites[index], letter)
             rows = found.rows(found.parameter).shape[0]
             if rows % heads:
                 return f"has a W_{letter.upper()} of {rows} rows, which {heads} heads do not divide"
