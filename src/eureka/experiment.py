@@ -98,7 +98,8 @@ def rescale(config: RunConfig, task: Task, model: nn.Module, *, trained: bool = 
     inputs = task.sample(START_SAMPLES, Generator().manual_seed(START_SEED)).inputs
     made = clear_start(model, inputs, positions=kind.positions, logits=kind.logits, trained=trained)
     positions = [Rescaled(listing(row.parameters), [row.before], [row.after]) for row in made.positions]
-    return StartRecord(name, positions, [Rescaled(row.site, [*row.before], [*row.after]) for row in made.logits])
+    logits = [Rescaled(row.site, [*row.before], [*row.after]) for row in made.logits]
+    return StartRecord(name, positions, logits, list(made.notes))
 
 
 def check_contracts(configs: Iterable[RunConfig]) -> None:

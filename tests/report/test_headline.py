@@ -128,3 +128,10 @@ def test_what_a_start_rescaled_is_told_over_all_runs_that_have_it(tmp_path: Path
         "Before the first step, start=clear rescaled learned positions, which were 0.125 to 0.250 (1.000 afterwards) times the"
         " content that they are added to, and W_Q and W_K, whose logits had a row spread of 0.062 to 0.250 (1.000 afterwards)."
     ]
+
+
+def test_what_a_start_could_not_do_is_told_once(tmp_path: Path, plant: Any, groups_of: GroupsOf) -> None:
+    for seed in range(2):
+        run = plant(tmp_path, {"model.start": "clear", "training.seed": seed})
+        run.write_start(StartRecord("clear", [], [], ["no learned positions were found on this batch."]))
+    assert notes(groups_of(tmp_path)) == ["start=clear: no learned positions were found on this batch."]

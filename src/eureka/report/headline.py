@@ -161,6 +161,7 @@ def _starts(groups: Groups) -> Iterator[str]:
         ]
         if any(parts):
             yield f"Before the first step, start={name} rescaled {', and '.join(filter(None, parts))}."
+        yield from dict.fromkeys(f"start={name}: {note}" for record in mine for note in record.notes)
 
 
 def _change(those: Sequence[Rescaled]) -> str:

@@ -120,6 +120,8 @@ class StartRecord:
     """root mean squares of learned positions, by that of the content that they are added to"""
     logits: list[Rescaled]
     """row spreads of the logits"""
+    notes: list[str] = field(default_factory=list)
+    """what was drawn, left out or could not be done, a sentence each; older runs do not tell"""
 
 
 @dataclass(frozen=True)

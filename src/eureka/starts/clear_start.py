@@ -103,7 +103,7 @@ def clear_start(
         mean_i std_j(q_i·k_j/√d) = logits,   over the keys j that row i sees, and rows that see two or more
 
     Directions stay as they were drawn; only lengths change. Positions that are zero have no direction: it is drawn from a normal
-    distribution. Buffers, modes, random state and all other parameters stay.
+    distribution. Buffers, modes, random state and all other parameters stay. It takes about one pass over the batch a layer.
 
     Args:
         model: a compiled one (`torch.compile`) is run uncompiled
