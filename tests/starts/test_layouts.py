@@ -1,0 +1,113 @@
+"""W_Q and W_K wherever they lie: fused, grouped, in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import eureka
+from tests.starts.twins import BATCH, TOKENS, FusedAttention, Grouped, explicit_logits, features, refusal, state
+
+
+class Apart(FusedAttention):
+    """W_Q alone, W_K and W_V in one; a quarter of the keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.qkv
+        self.to_q, self.to_kv = nn.Linear(16, 16, bias=False), nn.Linear(16, 32, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.to_q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = self.to_kv(x[:, ::4]).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_keys_and_values_from_one_weight_beside_the_queries() -> None:
+    torch.manual_seed(0)
+    model, x = Apart(), features(BATCH, TOKENS, 16)
+    values = model.to_kv.weight[16:].detach().clone()
+    eureka.clear_start(model, x, positions=None)
+    q, k = model.to_q(x), model.to_kv(x[:, ::4])[..., :16]
+    q, k = (y.detach().double().unflatten(-1, (2, -1)).transpose(1, 2) for y in (q, k))
+    assert explicit_logits(q, k, causal=False) == pytest.approx([1.0, 1.0], rel=0.01)
+    assert torch.equal(model.to_kv.weight[16:], values)
+
+
+@pytest.mark.parametrize("asked", [{}, {"repeated": True}, {"turned": True}, {"turned": True, "repeated": True}])
+def test_grouped_heads_from_one_layer_are_told_apart_by_the_call(asked: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model, x = Grouped(**asked), features(BATCH, TOKENS, 16)
+    before = state(model)
+    start = eureka.clear_start(model, x, positions=None)
+    assert start.logits[0].after == pytest.approx([1.0] * 4, rel=0.01)
+    assert torch.equal(model.get_parameter("qkv.weight")[24:], before["qkv.weight"][24:])  # v
+    if not asked.get("turned"):
+        with torch.no_grad():
+            q, k, _ = (part.double() for part in model.projected(x))
+        assert explicit_logits(q, k.repeat_interleave(2, dim=1), causal=False) == pytest.approx([1.0] * 4, rel=0.01)
+
+
+class AnotherOrder(FusedAttention):
+    """One layer that holds q, k and v head by head, or v first."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.order = order
+
+    def projected(self, x: Tensor) -> Tensor:
+        """(3, B, H, N, D)."""
+        if self.order == "by head":
+            return self.qkv(x).unflatten(-1, (self.heads, 3, -1)).permute(3, 0, 2, 1, 4)  # type: ignore[no-any-return]
+        return self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).flip(0)  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.projected(x)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("order", ["by head", "v, k, q"])
+def test_queries_keys_and_values_may_lie_in_any_order(order: str) -> None:
+    torch.manual_seed(0)
+    model, x = AnotherOrder(order), features(BATCH, TOKENS, 16)
+    with torch.no_grad():
+        values = model.projected(x)[2]
+        eureka.clear_start(model, x, positions=None)
+        q, k, v = model.projected(x)
+    assert explicit_logits(q.double(), k.double(), causal=False) == pytest.approx([1.0, 1.0], rel=0.01)
+    assert torch.equal(v, values)
+
+
+class Rotated(AnotherOrder):
+    """As before, and q is changed on the way, so that its rows are not seen."""
+
+    def projected(self, x: Tensor) -> Tensor:
+        return super().projected(x) * torch.linspace(1, 2, x.shape[1])[:, None]
+
+
+def test_an_order_that_is_not_seen_is_among_the_reasons() -> None:
+    torch.manual_seed(0)
+    message = refusal(Rotated("by head"), features(BATCH, TOKENS, 16), positions=None)
+    assert "a norm stands between, layers share them, or q, k and v lie in another order" in message
+
+
+class Widened(Grouped):
+    """More comes out of the one layer than q, k and v."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(16, 37)
+
+    def projected(self, x: Tensor) -> list[Tensor]:
+        parts = (2 * self.qkv(x)).split([16, 8, 8, 5], dim=-1)[:3]
+        return [part.unflatten(-1, (-1, 4)).transpose(1, 2) for part in parts]
+
+
+def test_one_layer_that_does_not_fit_its_heads_is_named() -> None:
+    torch.manual_seed(0)
+    message = refusal(Widened(), features(BATCH, TOKENS, 16), positions=None)
+    assert message.endswith(": Widened has one layer of 37 outputs for q, k and v, which do not fit its heads.")

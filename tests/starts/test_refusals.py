@@ -1,0 +1,228 @@
+"""What a clear start cannot do, and what it says then."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import eureka
+from eureka.errors import RequestError
+from tests.starts.twins import (
+    BATCH,
+    CASES,
+    TOKENS,
+    WORDS,
+    FusedAttention,
+    Grouped,
+    HomeMade,
+    changed,
+    check_against_twins,
+    features,
+    ids,
+    refusal,
+    state,
+)
+
+
+def test_a_trained_model_is_refused_unless_asked() -> None:
+    model, inputs = CASES["torch.nn"].made()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model(inputs).square().mean().backward()
+    optimiser.step()
+    message = refusal(model, inputs)
+    assert "looks trained: the weight of body.layers.0.norm1 goes from" in message
+    assert "pass trained=True" in message
+    eureka.clear_start(model, inputs, trained=True)
+    check_against_twins(CASES["torch.nn"], model, inputs, 1.0, 1.0)
+
+
+class NormedAttention(FusedAttention):
+    """A norm stands between W_Q and the logits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k = F.layer_norm(q, q.shape[-1:]), F.layer_norm(k, k.shape[-1:])
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_a_norm_between_weights_and_logits_is_refused_and_names_the_site() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[1] = NormedAttention()
+    assert "the logits of blocks.1 have a spread of" in refusal(model, ids(), logits=0.5)
+
+
+def test_weights_that_layers_share_are_refused_and_name_the_site() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[1] = model.blocks[0]
+    assert "the logits of blocks.0 have a spread of" in refusal(model, ids())
+    model.blocks[1] = FusedAttention()
+    model.blocks[1].qkv.weight = model.blocks[0].qkv.weight  # type: ignore[union-attr]
+    assert "layers share them" in refusal(model, ids())
+
+
+class KeysAreValues(FusedAttention):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, _ = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.out(F.scaled_dot_product_attention(q, k, k).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_keys_that_are_values_too_are_refused() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[1] = KeysAreValues()
+    assert "blocks.1 uses its keys as values" in refusal(model, ids())
+
+
+def test_a_model_without_values_is_refused() -> None:
+    with torch.device("meta"):
+        model = HomeMade()
+    with pytest.raises(RequestError, match=r"words.weight of HomeMade has no values yet"):
+        eureka.clear_start(model, ids())
+    lazy = HomeMade()
+    lazy.blocks[0].qkv = nn.LazyLinear(48)
+    with pytest.raises(RequestError, match=r"blocks.0.qkv.weight of HomeMade has no values yet \(meta or lazy\)"):
+        eureka.clear_start(lazy, ids())
+
+
+@pytest.mark.parametrize("shape", [(0, TOKENS), (BATCH, 0)])
+def test_an_empty_batch_is_refused(shape: tuple[int, int]) -> None:
+    message = refusal(HomeMade(), {"ids": torch.zeros(shape, dtype=torch.long)})
+    assert message == f"the inputs hold a tensor of shape {shape}; pass a batch with a sample or more."
+
+
+class Unreached(HomeMade):
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.words(ids)  # type: ignore[no-any-return]
+
+
+def test_a_model_that_does_not_attend_on_these_inputs_is_refused() -> None:
+    assert "no attention call of Unreached was seen" in refusal(Unreached(), ids())
+    assert "no attention call of Unreached was seen" in refusal(Unreached(), ids(), logits=None)
+
+
+def test_heads_without_spread_are_refused() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    nn.init.zeros_(model.get_parameter("blocks.1.qkv.weight"))
+    assert "head 0 of blocks.1 has logits without any spread" in refusal(model, ids())
+    assert "head 0 of blocks.0 has logits without any spread" in refusal(HomeMade(), ids()[:, :1], positions=None)
+    behind, inputs = CASES["torch.nn"].made()
+    inputs[0, 0, 0] = math.nan
+    assert "or values are not finite" in refusal(behind, inputs)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"positions": None, "logits": None}, "leave nothing to do"),
+        ({"positions": 0.0}, "positions is a number from 1e-06 to 1e+06, or None, not 0.0."),
+        ({"positions": "1"}, "positions is a number from 1e-06 to 1e+06, or None, not '1'."),
+        ({"positions": True}, "positions is a number from 1e-06 to 1e+06, or None, not True."),
+        ({"positions": 1e30}, "positions is a number from 1e-06 to 1e+06, or None, not 1e+30."),
+        ({"logits": math.nan}, "logits is a number from 1e-06 to 1e+06, or None, not nan."),
+        ({"logits": [1.0, 1.0]}, "logits is a number from 1e-06 to 1e+06, or None, not [1.0, 1.0]."),
+        ({"logits": 1e30}, "logits is a number from 1e-06 to 1e+06, or None, not 1e+30."),
+        ({"seed": "a"}, "seed is a whole number from 0 to 2**63 - 1, not 'a'."),
+    ],
+)
+def test_requests_that_mean_nothing_are_refused(asked: dict[str, Any], message: str) -> None:
+    assert message in refusal(HomeMade(), ids(), **asked)
+
+
+@pytest.mark.parametrize("asked", [{"positions": 1e6, "logits": 1e6}, {"positions": 1e-6, "logits": 1e-6}])
+def test_the_largest_and_the_least_request_are_met(asked: dict[str, float]) -> None:
+    torch.manual_seed(0)
+    start = eureka.clear_start(HomeMade(), ids(), **asked)  # type: ignore[arg-type]
+    assert [row.after for row in start.positions] == pytest.approx([asked["positions"]], rel=0.01)
+    assert [spread for row in start.logits for spread in row.after] == pytest.approx([asked["logits"]] * 4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "given"),
+    [
+        ((ids(), ids()), "a tuple of 2 was passed as the only argument"),
+        ([ids(), ids()], "a list of 2 was passed as the only argument"),
+        (ids().numpy(), "an object of type ndarray was passed as the only argument"),
+        (None, "None was passed as the only argument"),
+        ({"words": ids()}, "a mapping of 'words' was passed by keyword"),
+        (ids() + WORDS, "a tensor of shape (6, 9) was passed as the only argument"),
+    ],
+)
+def test_inputs_that_the_model_does_not_take_are_refused_with_its_own_error(inputs: Any, given: str) -> None:
+    message = refusal(HomeMade(), inputs)
+    assert message.startswith("a pass of HomeMade over these inputs failed (")
+    assert message.endswith(f"); {given}: give what its forward takes, a tensor or a mapping of keywords.")
+    with pytest.raises(RequestError, match="a pass of HomeMade over these inputs failed"):
+        eureka.position_share(HomeMade(), inputs)
+
+
+def test_what_is_no_module_is_refused() -> None:
+    for function in (eureka.clear_start, eureka.position_share):
+        with pytest.raises(RequestError, match="not an object of type str; give the module itself"):
+            function(cast(Any, "model"), ids())
+
+
+def test_a_batch_of_one_value_is_refused() -> None:
+    message = "the inputs hold 3 at every place, which shows neither positions nor a spread; pass a batch of real samples."
+    assert refusal(HomeMade(), torch.full((BATCH, TOKENS), 3)) == message
+    bert, _ = CASES["bert"].made()
+    real = (torch.arange(TOKENS) < 5).long().expand(BATCH, -1)
+    labels = torch.randint(WORDS, (BATCH, TOKENS))
+    assert refusal(bert, {"input_ids": torch.full((BATCH, TOKENS), 3), "attention_mask": real, "labels": labels}) == message
+    vit, inputs = CASES["vit"].made()
+    assert "the inputs hold 0.5 at every place" in refusal(vit, {"pixel_values": torch.full_like(inputs["pixel_values"], 0.5)})
+
+
+def test_samples_that_do_not_tell_positions_from_content_are_named_as_the_reason() -> None:
+    torch.manual_seed(0)
+    palindromes = torch.tensor([1, 2, 3, 4, 5, 4, 3, 2, 1]).repeat(BATCH, 1)
+    start = eureka.clear_start(HomeMade(), palindromes)
+    assert start.notes == (
+        "no learned positions were found in HomeMade on this batch: its samples are all alike, also when they are turned round,"
+        " which does not tell positions from content; pass samples that differ.",
+    )
+
+
+def test_positions_are_rescaled_although_w_q_has_no_usual_name_and_the_note_says_what_was_looked_for() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[0] = Grouped(name="mixed")
+    start = eureka.clear_start(model, ids())
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
+    assert [row.site for row in start.logits] == ["blocks.1"]
+    (note,) = start.notes
+    assert note.startswith("the logits of blocks.0 are as they were: it has no layer for W_Q by a usual name (query, q_proj, ")
+    assert "or as a part of qkv, c_attn, " in note
+    model.blocks[1] = Grouped(name="mixed")
+    assert refusal(model, ids(), positions=None).startswith(
+        "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 has no layer for W_Q by a usual name ("
+    )
+    assert [row.parameters for row in eureka.clear_start(model, ids()).positions] == [("places.weight",)]
+
+
+def test_frozen_weights_stay_and_it_is_said_as_of_frozen_positions() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[0].requires_grad_(False)
+    before = state(model)
+    start = eureka.clear_start(model, ids())
+    assert changed(model, before) == {"places.weight", "blocks.1.qkv.weight", "blocks.1.qkv.bias"}
+    assert start.notes == ("the logits of blocks.0 are as they were: it has a W_Q that is frozen.",)
+    model.requires_grad_(False)
+    assert refusal(model, ids()) == (
+        "no learned positions: those of HomeMade are fixed (places.weight); blocks.0 has a W_Q that is frozen."
+    )
+    assert refusal(model, ids(), positions=None) == (
+        "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 has a W_Q that is frozen."
+    )
+
+
+def test_a_model_without_attention_is_refused() -> None:
+    assert "no attention found in Linear" in refusal(nn.Linear(3, 3), features(2, 3))
