@@ -234,20 +234,28 @@ def _levels(summary: Summary) -> Sequence[Level]:
 
 
 def print_summary(summary: Summary, document: dict[str, Any], heading: str | None = None) -> None:
-    """The table, a sentence for each comparison, and where the curves are."""
-    from eureka.cli.table import print_cells, print_over_rates
-
+    """The tables, a sentence for each comparison, and where the curves are."""
     if heading:
         sys.stdout.write(f"\n{heading}\n")
-    print_cells(summary.cells, plateaus=len(document["levels"]) - 1, losses=bool(summary.losses))
+    print_findings(summary, plateaus=len(document["levels"]) - 1)
+    if document["to_decide"]:
+        sys.stdout.write(f"{Advice(**document['to_decide'])}\n")
+    sys.stdout.write(f"\nCurves of all runs: {document['report']}\n")
+
+
+def print_findings(summary: Summary, *, plateaus: int) -> None:
+    """The tables, and a sentence for each comparison.
+
+    plateaus   of the task
+    """
+    from eureka.cli.table import print_cells, print_over_rates
+
+    print_cells(summary.cells, plateaus=plateaus, losses=bool(summary.losses))
     print_over_rates(summary.over_rates)
     sys.stdout.write("".join(f"{_sentence(comparison)}\n" for comparison in summary.comparisons))
     if summary.losses:
         sys.stdout.write(f"\nLoss after {summary.losses[0].steps:,} steps, each at its own best learning rate:\n")
         sys.stdout.write("".join(f"{_sentence(one)}\n" for one in summary.losses))
-    if document["to_decide"]:
-        sys.stdout.write(f"{Advice(**document['to_decide'])}\n")
-    sys.stdout.write(f"\nCurves of all runs: {document['report']}\n")
 
 
 def _sentence(one: Comparison | LossComparison) -> str:

@@ -70,7 +70,7 @@ def _row(cell: Cell, earlier: range, losses: bool) -> list[str]:
         *map(str, cell.settings.values()),
         f"{cell.leaps} of {len(cell.ended)}",
         f"{fixed(low, 2)} – {fixed(high, 2)}",
-        *(fixed(cell.median_left_step(level), 0) for level in earlier),
+        *(fixed(cell.median_left_step(level), 0) if cell.knows_levels else "" for level in earlier),
         fixed(cell.median_eureka_step, 0),
         fixed(cell.median_final_accuracy),
         *([fixed(median_loss(cell.ended))] if losses else []),

@@ -122,11 +122,17 @@ class Cell:
     def median_eureka_step(self) -> float | None:
         return censored_median(self.eureka_steps)
 
+    @property
+    def knows_levels(self) -> bool:
+        """Whether it is known of every run when it left each level."""
+        return all(run.outcome.moments is not None for run in self.ended if run.outcome is not None)
+
     def median_left_step(self, level: int) -> float | None:
-        """When half of the runs had left a level, from 0; None if fewer did, or if it is not known of a run."""
-        leaps = [run.outcome.moments for run in self.ended if run.outcome is not None]
-        steps = [None if those is None else {leap.level: leap.step for leap in those} for those in leaps]
-        return None if None in steps else censored_median([left.get(level) for left in steps if left is not None])
+        """When half of the runs had left a level, from 0; None if fewer did, or if it is not known."""
+        if not self.knows_levels:
+            return None
+        leaps = [run.outcome.moments or () for run in self.ended if run.outcome is not None]
+        return censored_median([next((leap.step for leap in those if leap.level == level), None) for those in leaps])
 
     @property
     def final_accuracy(self) -> list[float | None]:

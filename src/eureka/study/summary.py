@@ -78,14 +78,15 @@ def write_runs(runs: Sequence[Run], path: Path) -> None:
 def run_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """A row for each run: its name, fix, learning rate, seed and other settings in which runs differ, and its outcome.
 
-    A run that has not ended has no outcome.
+    A run that has not ended has no outcome. The column of leaps is left out where they are known of no run.
     """
     columns = dict.fromkeys([FIX, LR, SEED, *varied_keys(runs)])
+    known = any(run.outcome is not None and run.outcome.moments is not None for run in runs)
     return [
         {"run": run.folder.name}
         | {key: run.config.flat.get(key) for key in columns}
         | {key: getattr(run.outcome, key, None) for key in OUTCOMES}
-        | {LEAPS: _written(run.outcome)}
+        | ({LEAPS: _written(run.outcome)} if known else {})
         for run in runs
     ]
 
