@@ -20,20 +20,29 @@ from benchmarks.committed import committed_runs
 from eureka.files import write_whole
 from eureka.formats import NONE, fixed, number
 from eureka.runs import Run
-from eureka.study.arms import Arm, Condition, Grouping, group_runs
+from eureka.study.arms import Arm, Condition, Grouping, censored_median, group_runs
 from eureka.study.comparison import Comparison, baseline_of, compare_arms
+from eureka.study.losses import LossComparison, compare_losses
 from eureka.study.over_rates import OverRates, over_rates
 
 TASKS: dict[str, tuple[str, ...]] = {
     "tiles": ("tiles", "every_rate/tiles"),
     "digits": ("every_rate/digits",),
-    "the paper's pictures": ("every_rate/main",),
-    "chains of decisions": ("chain",),
-    "window sum": (),
-    "in-context learning": ("in_context/induction", "in_context/gpt2_induction"),
+    "the paper's pictures": ("every_rate/main", "every_rate/resnet"),
+    "pictures at moving places": ("every_rate/moving",),
+    "chains of decisions": ("chain", "every_rate/chains"),
+    "the paper's pictures in 8 tokens": ("every_rate/eight_tokens",),
+    "tiles of 16 tokens": ("every_rate/longer",),
+    "tiles, a wider and deeper model": ("every_rate/wider",),
+    "in-context copying": ("in_context/induction", "in_context/gpt2_induction"),
     "masked text": ("language/masked_text", "language/roberta"),
 }
 """The committed studies of each task."""
+ENDS: dict[str, tuple[str, ...]] = {
+    "tiles": ("every_rate/to_the_end",),
+    "masked text": ("language/to_the_end",),
+}
+"""Those whose runs did not stop early, so that their losses can be compared."""
 NO_RUNS = "no runs"
 
 
@@ -57,31 +66,42 @@ class Evidence:
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Evidence:
-        runs = {run.folder.path.name: run for name in names for run in committed_runs(name)}
-        grouping = group_runs(list(runs.values()))
-        folder = names[-1].partition("/")[0]
-        return cls(grouping, compare_arms(grouping), over_rates(grouping), f"../results/{folder}/README.md")
+        """The runs of some studies together; p-values are corrected for the comparisons of each study, as in its own table."""
+        studies = [committed_runs(name) for name in names]
+        grouping = group_runs(list({run.folder.path.name: run for runs in studies for run in runs}.values()))
+        compared = [one for runs in studies for one in compare_arms(group_runs(runs))]
+        return cls(grouping, compared, over_rates(grouping), link_of(names))
 
     @property
     def plain(self) -> list[Arm]:
-        """Softmax as it is drawn, in each condition."""
+        """Softmax as it is drawn, in each condition of a transformer."""
         arms = (baseline_of([arm for arm in one.arms if arm.ended], "softmax") for one in self.grouping.conditions)
-        return [arm for arm in arms if arm is not None]
+        return [arm for arm in arms if arm is not None and not any(map(is_convolutional, self.runs_of([arm])))]
 
-    def named(self, arm: Arm, condition: Condition) -> str:
+    def named(self, arm: Arm) -> str:
         """An arm, and whose it is where several models were run."""
-        model = condition.settings.get("model.name")
-        return arm.label if model is None else f"{arm.label}, {model}"
+        models = {str(run.config.flat["model.name"]) for run in self.grouping.runs if not is_convolutional(run)}
+        mine = {str(run.config.flat["model.name"]) for run in self.runs_of([arm])}
+        return arm.label if len(models) == 1 else f"{arm.label}, {', '.join(sorted(mine))}"
 
     def gains(self, condition: Condition) -> list[Gain]:
         """Each arm beside the softmax of its condition, where both leapt often enough."""
         arms = [arm for arm in condition.arms if arm.ended]
         plain = _accuracy(self.runs_of([arm for arm in arms if arm in self.plain]))
-        found = {self.named(arm, condition): _accuracy(self.runs_of([arm])) for arm in arms if arm not in self.plain}
+        found = {self.named(arm): _accuracy(self.runs_of([arm])) for arm in arms if arm not in self.plain}
         return [] if plain is None else [Gain(label, value, plain) for label, value in found.items() if value is not None]
 
     def runs_of(self, arms: Sequence[Arm]) -> list[Run]:
         return [run for arm in arms for those in arm.ended.values() for run in those]
+
+
+def is_convolutional(run: Run) -> bool:
+    return str(run.config.flat.get("model.name", "")).startswith("resnet")
+
+
+def link_of(names: Sequence[str]) -> str:
+    """Where the study of a task is told of."""
+    return f"../results/{names[-1].partition('/')[0]}/README.md"
 
 
 def saturates(evidence: Evidence) -> str:
@@ -153,15 +173,18 @@ def more_robust(evidence: Evidence) -> str:
         return "one rate only"
     best = max(found, key=lambda one: one.working_rates / one.rates)
     rates = f"{best.working_rates} of {best.rates} rates against {best.baseline_working_rates} of {best.baseline_rates}"
-    return f"{rates}: {evidence.named(best.arm, best.condition)}"
+    return f"{rates}: {evidence.named(best.arm)}"
 
 
 def cnn_has_none(evidence: Evidence) -> str:
-    """Runs of a convolutional network that sat on the first level."""
+    """Runs of a convolutional network that never left their level, and when half of them had."""
     runs = evidence.runs_of([arm for one in evidence.grouping.conditions for arm in one.arms])
-    convolutional = [run for run in runs if str(run.config.flat.get("model.name", "")).startswith("resnet")]
+    convolutional = list(filter(is_convolutional, runs))
+    if not convolutional:
+        return NO_RUNS
     stuck = sum(run.eureka_step is None for run in convolutional)
-    return f"{stuck} of {len(convolutional)} runs never leave it" if convolutional else NO_RUNS
+    left = fixed(censored_median([run.eureka_step for run in convolutional]), 0)
+    return f"{stuck} of {len(convolutional)} runs never leave it; half have left it by step {left}"
 
 
 CLAIMS: dict[str, Callable[[Evidence], str]] = {
@@ -190,7 +213,7 @@ def _best(evidence: Evidence, found: Sequence[Comparison]) -> str:
     later = " (later)" if speed.value is not None and speed.value < 1 else ""
     size = f"{value} ×{later} [{low}, {high}], n = {best.runs} and {best.baseline_runs}"
     sure = f"p = {best.p_corrected:.2g}" if best.p_corrected <= 0.05 else "not decided"
-    return f"{sure}: {size}: {evidence.named(best.arm, best.condition)}"
+    return f"{sure}: {size}: {evidence.named(best.arm)}"
 
 
 def _accuracy(runs: Sequence[Run]) -> float | None:
@@ -199,23 +222,36 @@ def _accuracy(runs: Sequence[Run]) -> float | None:
     return statistics.median(values) if len(values) >= 3 else None
 
 
+def ends_lower(names: Sequence[str]) -> str:
+    """The loss after equal steps: the arm that is surest, in each study."""
+    found = [_surest_loss(compare_losses(group_runs(committed_runs(name)))) for name in names]
+    return "; ".join(filter(None, found)) or NO_RUNS
+
+
+def _surest_loss(compared: Sequence[LossComparison]) -> str:
+    if not compared:
+        return ""
+    best = min(compared, key=lambda one: (one.p_corrected, -(one.lower.value or 0.0)))
+    runs = [run for those in best.arm.ended.values() for run in those]
+    return f"{best.verdict} after {best.steps:,} steps: {best.arm.label}, {runs[0].config.flat['model.name']}"
+
+
 def page() -> str:
     """The table as Markdown: a section a claim, a line a task, so that long cells can be read."""
-    found = {task: Evidence.of(names) if names else None for task, names in TASKS.items()}
+    found = {task: Evidence.of(names) for task, names in TASKS.items()}
     lines = [
         "# What the runs say of each claim",
         "",
         "Printed by `python -m benchmarks.claims --page docs/evidence.md` from the committed tables of runs. Each line has its"
         " number of runs and a link to the study. p-values are of the log-rank test at each arm's best rate, corrected for all"
-        " comparisons of the study; the figure is how many times sooner, with its 95 % interval. *No runs* means that no table is"
-        " committed yet.",
+        " comparisons of the study; the figure is how many times sooner, with its 95 % interval. *No runs* means that no such run"
+        " was made.",
     ]
     for claim, answer in CLAIMS.items():
         lines += ["", f"## {claim[0].upper()}{claim[1:]}", "", "| task | the runs say |", "|---|---|"]
-        for task, evidence in found.items():
-            said = NO_RUNS if evidence is None else answer(evidence)
-            name = task if evidence is None else f"[{task}]({evidence.link})"
-            lines.append(f"| {name} | {said} |")
+        lines += [f"| [{task}]({evidence.link}) | {answer(evidence)} |" for task, evidence in found.items()]
+    lines += ["", "## Ends lower (the loss after equal steps, without an early stop)", "", "| task | the runs say |", "|---|---|"]
+    lines += [f"| [{task}]({link_of(names)}) | {ends_lower(names)} |" for task, names in ENDS.items()]
     return "\n".join(lines) + "\n"
 
 

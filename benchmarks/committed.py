@@ -15,9 +15,17 @@ STUDIES = {
     "every_rate/tiles": "every_rate/tiles.yaml",
     "every_rate/digits": "every_rate/digits.yaml",
     "every_rate/main": "every_rate/main.yaml",
+    "every_rate/resnet": "every_rate/resnet.yaml",
+    "every_rate/moving": "every_rate/moving.yaml",
+    "every_rate/chains": "every_rate/chains.yaml",
+    "every_rate/eight_tokens": "every_rate/eight_tokens.yaml",
+    "every_rate/longer": "every_rate/longer.yaml",
+    "every_rate/wider": "every_rate/wider.yaml",
+    "every_rate/to_the_end": "every_rate/to_the_end.yaml",
     "in_context/induction": "in_context/induction.yaml",
     "in_context/gpt2_induction": "in_context/gpt2_induction.yaml",
     "language/masked_text": "language/masked_text.yaml",
+    "language/to_the_end": "language/to_the_end.yaml",
     "language/roberta": "language/roberta.yaml",
 }
 """The folder of each committed table, and the study's file."""

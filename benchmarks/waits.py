@@ -22,6 +22,8 @@ from eureka.files import write_whole
 ROOT = Path(__file__).parents[1]
 PLAIN = {"attention.name": "softmax", "model.start": "paper", "model.qk_init_scale": "1.0", "training.qk_lr_scale": "1.0"}
 """Settings of a run that counts, where its table has them."""
+NO_TRANSFORMER = ("resnet",)
+"""Studies of models that have no attention, whatever their configs say of it."""
 SHARES = (8, 4, 2)
 """A run is looked at at its last step divided by each of these."""
 
@@ -68,7 +70,8 @@ def looks(runs: Sequence[Waited]) -> Iterable[Look]:
 
 def table() -> str:
     """The shipped table as text."""
-    runs = {run.name: run for path in sorted(ROOT.glob("results/**/runs.csv")) for run in waited(path)}
+    tables = [path for path in sorted(ROOT.glob("results/**/runs.csv")) if path.parent.name not in NO_TRANSFORMER]
+    runs = {run.name: run for path in tables for run in waited(path)}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(field.name for field in fields(Look))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.claims import NO_RUNS, TASKS, Evidence, likelier, more_accurate, page, saturates, sooner
+from benchmarks.claims import ENDS, NO_RUNS, TASKS, Evidence, likelier, more_accurate, page, saturates, sooner
 from benchmarks.committed import RESULTS, STUDIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
@@ -23,11 +23,26 @@ def test_the_page_is_what_the_command_prints(text: str) -> None:
 
 
 def test_every_committed_study_is_in_it() -> None:
-    assert {name for names in TASKS.values() for name in names} == set(STUDIES)
+    assert {name for names in [*TASKS.values(), *ENDS.values()] for name in names} == set(STUDIES)
 
 
-def test_tasks_without_runs_say_so(text: str) -> None:
-    assert f"| window sum | {NO_RUNS} |" in text
+def test_what_was_not_run_says_so(text: str) -> None:
+    _, _, cnn = text.partition("## A CNN has no plateau")
+    assert f"| [tiles](../results/every_rate/README.md) | {NO_RUNS} |" in cnn
+
+
+def test_p_values_are_those_of_the_study_that_a_comparison_belongs_to() -> None:
+    """Two models are two studies; neither is corrected for the comparisons of the other."""
+    [mine, theirs] = TASKS["masked text"]
+    alone = {one.arm.label: one.p_corrected for one in Evidence.of([mine]).comparisons}
+    together = [one for one in Evidence.of([mine, theirs]).comparisons if one in Evidence.of([mine]).comparisons]
+    assert {one.arm.label: one.p_corrected for one in together} == alone
+
+
+def test_losses_are_compared_where_no_run_stopped_early(text: str) -> None:
+    _, _, ends = text.partition("## Ends lower")
+    assert [line.split("]")[0] for line in ends.splitlines() if line.startswith("| [")] == [f"| [{task}" for task in ENDS]
+    assert NO_RUNS not in ends
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -46,7 +61,7 @@ def test_counts_are_those_of_the_tables() -> None:
 
 
 def test_of_several_models_a_fix_stands_beside_the_softmax_of_its_own() -> None:
-    names = TASKS["in-context learning"]
+    names = TASKS["in-context copying"]
     evidence = Evidence.of(names)
     counts, label = likelier(evidence).split(": ")
     fix, _, start = label.removesuffix(")").partition(" (start=")
