@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 from benchmarks.command import start
 from benchmarks.committed import committed_runs
 from eureka.files import write_whole
-from eureka.formats import NONE, fixed, number
+from eureka.formats import NONE, fixed, number, plural
 from eureka.runs import Run
 from eureka.study.arms import Arm, Condition, Grouping, censored_median, group_runs
 from eureka.study.comparison import Comparison, baseline_of, compare_arms
@@ -108,7 +108,7 @@ def saturates(evidence: Evidence) -> str:
     """Softmax runs that never left their level."""
     runs = evidence.runs_of(evidence.plain)
     stuck = sum(run.eureka_step is None for run in runs)
-    return f"{stuck} of {len(runs)} runs never leave it"
+    return f"{stuck} of {plural(len(runs), 'run')} never leave it"
 
 
 def leaps(evidence: Evidence) -> str:
@@ -204,9 +204,14 @@ def _is_plain(one: Comparison) -> bool:
 
 
 def _best(evidence: Evidence, found: Sequence[Comparison]) -> str:
-    """The comparison that is surest, and whether it is decided."""
-    if not found:
-        return "no such arms"
+    """The comparison that is surest, and whether it is decided; of each model, since a fix may help one and hinder another."""
+    by_model: dict[str, list[Comparison]] = {}
+    for one in found:
+        by_model.setdefault(str(evidence.runs_of([one.arm])[0].config.flat["model.name"]), []).append(one)
+    return "; ".join(_surest(evidence, those) for those in by_model.values()) or "no such arms"
+
+
+def _surest(evidence: Evidence, found: Sequence[Comparison]) -> str:
     best = min(found, key=lambda one: (one.p_corrected, -(one.speed_up.value or 0.0)))
     speed = best.speed_up
     value, low, high = (NONE if one is None else number(one) for one in (speed.value, speed.low, speed.high))
