@@ -34,12 +34,15 @@ TASKS: dict[str, tuple[str, ...]] = {
     "the paper's pictures in 8 tokens": ("every_rate/eight_tokens",),
     "tiles of 16 tokens": ("every_rate/longer",),
     "tiles, a wider and deeper model": ("every_rate/wider",),
+    "window sum": ("window_sum",),
     "in-context copying": ("in_context/induction", "in_context/gpt2_induction"),
+    "in-context regression": ("in_context/regression", "in_context/gpt2_regression"),
     "masked text": ("language/masked_text", "language/roberta"),
 }
 """The committed studies of each task."""
 ENDS: dict[str, tuple[str, ...]] = {
     "tiles": ("every_rate/to_the_end",),
+    "in-context regression": TASKS["in-context regression"],
     "masked text": ("language/to_the_end",),
 }
 """Those whose runs did not stop early, so that their losses can be compared."""

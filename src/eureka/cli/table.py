@@ -40,7 +40,7 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
 
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
-        numeric = bool(rows) and all(row[index][:1].isdigit() or row[index] in ("", NONE) for row in rows)
+        numeric = bool(rows) and all(row[index].removeprefix("-")[:1].isdigit() or row[index] in ("", NONE) for row in rows)
         table.add_column(column, justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*map(Text, row))  # Text: nothing in a name is taken for markup
