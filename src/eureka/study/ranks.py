@@ -35,7 +35,7 @@ def shift(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> E
     >>> shift([1, 2, 3, 4], [11, 12, 13, 14])
     Estimate(value=10.0, low=7.0, high=13.0)
     """
-    differences = sorted(0.0 if y == x else y - x for x in a for y in b)  # two runs that diverged do not differ
+    differences = sorted(0.0 if y == x else float(y - x) for x in a for y in b)  # two runs that diverged do not differ
     outside = _outside(len(a), len(b), (1 - confidence) / 2)
     ends = (None, None) if outside == 0 else (differences[outside - 1], differences[-outside])
     return Estimate(_finite(float(np.median(differences))), *map(_finite, ends))
