@@ -136,7 +136,7 @@ def losses_table(groups: Groups, losses: Sequence[LossComparison]) -> Table | No
     if not losses:
         return None
     several = len(groups.grouping.conditions) > 1
-    headings = ["fix", *(["condition"] if several else []), "learning rate", "loss", "baseline", "its loss", "difference"]
+    headings = ["fix", *(["condition"] if several else []), "learning rate", "loss", "baseline", "its loss", "difference", "p"]
     return Table(headings, [_losses_row(groups, one, several) for one in losses])
 
 
@@ -148,7 +148,8 @@ def _losses_row(groups: Groups, one: LossComparison, several: bool) -> list[Tabl
         TableCell(fixed(one.loss)),
         TableCell(fix=groups.fix(one.baseline.key)),
         TableCell(fixed(one.baseline_loss), small=f"lr {rate(one.baseline_best_lr)}"),
-        TableCell(one.verdict),
+        TableCell(one.difference, small=_ends(one.size, 3)),
+        TableCell(f"{one.p_corrected:.2g}", small=f"n = {one.runs} and {one.baseline_runs}"),
     ]
 
 

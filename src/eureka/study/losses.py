@@ -44,6 +44,21 @@ class LossComparison:
     p_corrected: float
     verdict: str
 
+    @property
+    def size(self) -> Estimate:
+        """How large the difference is, whichever way it goes."""
+        value, low, high = self.lower.value, self.lower.low, self.lower.high
+        if value is None or value >= 0:
+            return self.lower
+        return Estimate(-value, None if high is None else -high, None if low is None else -low)
+
+    @property
+    def difference(self) -> str:
+        """In words."""
+        if self.lower.value is None:
+            return "no difference that can be told, because too many runs diverged"
+        return f"{fixed(self.size.value, DIGITS)} {'lower' if self.lower.value >= 0 else 'higher'}"
+
     def to_json(self) -> dict[str, Any]:
         figures = {key: value for key, value in vars(self).items() if key not in ("condition", "arm", "baseline", "lower")}
         named = {"fix": self.arm.full_label, "baseline": self.baseline.full_label}
@@ -111,25 +126,16 @@ def _losses(runs: Sequence[Run]) -> list[float]:
 def _verdict(one: LossComparison, comparisons: int) -> str:
     """The comparison in words."""
     if 2 / math.comb(one.runs + one.baseline_runs, one.runs) * comparisons > LEVEL:  # the least p that so many runs can give
-        return f"{TOO_FEW} ({one.runs} against {one.baseline_runs}); {_difference(one)} so far{_medians(one)}"
+        return f"{TOO_FEW} ({one.runs} against {one.baseline_runs}); {one.difference} so far{_medians(one)}"
     n = f"n = {one.runs}" if one.runs == one.baseline_runs else f"n = {one.runs} and {one.baseline_runs}"
-    told = f"{_difference(one)}{_interval(one)}, p = {one.p_corrected:.2g}, {n}{_medians(one)}"
+    told = f"{one.difference}{_interval(one.size)}, p = {one.p_corrected:.2g}, {n}{_medians(one)}"
     return told if one.p_corrected <= LEVEL else f"{NONE_SEEN}: {told}"
 
 
-def _difference(one: LossComparison) -> str:
-    value = one.lower.value
-    if value is None:
-        return "no difference that can be told, because too many runs diverged"
-    return f"{fixed(abs(value), DIGITS)} {'lower' if value >= 0 else 'higher'}"
-
-
-def _interval(one: LossComparison) -> str:
-    low, high, value = one.lower.low, one.lower.high, one.lower.value
-    if low is None or high is None or value is None:
+def _interval(one: Estimate) -> str:
+    if one.value is None or one.low is None or one.high is None:
         return ""
-    ends = (low, high) if value >= 0 else (-high, -low)
-    return f" [{fixed(ends[0], DIGITS)}, {fixed(ends[1], DIGITS)}]"
+    return f" [{fixed(one.low, DIGITS)}, {fixed(one.high, DIGITS)}]"
 
 
 def _medians(one: LossComparison) -> str:
