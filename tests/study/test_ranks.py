@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from eureka.study import ranks
 from eureka.study.ranks import rank_test, shift
 
 
@@ -69,3 +70,14 @@ def test_samples_from_the_same_source_are_told_apart_in_at_most_one_case_of_twen
     random = np.random.default_rng(3)
     false = [rank_test(*random.normal(size=(2, 5)).tolist()) <= 0.05 for _ in range(2000)]
     assert 0.02 < np.mean(false) <= 0.055
+
+
+def test_of_many_runs_the_normal_law_gives_the_interval_that_counting_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    mine, theirs = random.normal(size=60).tolist(), (random.normal(size=60) + 0.5).tolist()
+    normal = shift(mine, theirs)
+    monkeypatch.setattr(ranks, "NORMAL_ABOVE", 10_000)
+    counted = shift(mine, theirs)
+    assert normal.low == pytest.approx(counted.low, abs=0.01)
+    assert normal.high == pytest.approx(counted.high, abs=0.01)
+    assert shift(mine * 10, theirs * 10).low is not None  # so many ways of dealing that no float holds their number

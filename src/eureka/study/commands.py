@@ -38,7 +38,7 @@ def command_of(config: StoredConfig, origin: Origin | None) -> str:
     'eureka run small/main --set training.lr=0.002'
     """
     recipe, changes = _start(config, origin)
-    return _joined(["eureka", "run", recipe], changes)
+    return _joined(["eureka", "run", recipe], _set(changes))
 
 
 def commands_of(runs: Sequence[Made]) -> Commands:
@@ -81,12 +81,12 @@ def _compare(alike: Sequence[Made]) -> str | None:
     if len(alike) == 1 or grid != full or len(alike) != len(grid) or len(arms) > len(fixes):
         return None
     recipe, changes = _start(*alike[0])
-    words = ["eureka", "compare", recipe, "--fix", ",".join(fixes)]
-    words += ["--start", ",".join(map(str, starts))] if len(starts) > 1 else []
-    words += ["--lr", ",".join(map(repr, rates))] if _chose_rates(alike) else []
+    options = [("--fix", ",".join(fixes))]
+    options += [("--start", ",".join(map(str, starts)))] if len(starts) > 1 else []
+    options += [("--lr", ",".join(map(repr, rates)))] if _chose_rates(alike) else []
     told = {LR, SEED, *([START] if len(starts) > 1 else [])}
     others = {key: value for key, value in changes.items() if key not in told and not key.startswith("attention.")}
-    return _joined([*words, "--seeds", str(len(seeds))], others)
+    return _joined(["eureka", "compare", recipe], [*options, ("--seeds", str(len(seeds))), *_set(others)])
 
 
 def _choice(config: StoredConfig, origin: Origin | None) -> FixChoice:
@@ -104,11 +104,14 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def _joined(start: Sequence[str], changes: Mapping[str, Any]) -> str:
+def _set(changes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [("--set", f"{key}={setting(value)}") for key, value in changes.items()]
+
+
+def _joined(start: Sequence[str], options: Iterable[tuple[str, str]]) -> str:
     """One command over several lines, broken only between its options."""
     lines = [shlex.join(start)]
-    for key, value in changes.items():
-        option = f"--set {shlex.quote(f'{key}={setting(value)}')}"
+    for option in map(shlex.join, options):
         if len(lines[-1]) + len(option) < WIDTH:
             lines[-1] += f" {option}"
         else:

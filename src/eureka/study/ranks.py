@@ -13,6 +13,9 @@ import numpy as np
 from eureka.study.dealings import Floats, two_sided
 from eureka.study.survival import Estimate
 
+NORMAL_ABOVE = 2500
+"""Of more pairs than that, how many are in order is normal, to less than one pair in the ends of an interval."""
+
 
 def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
     """The two-sided p-value of Mann and Whitney's test that one sample is lower than the other; infinite values are the highest.
@@ -42,7 +45,11 @@ def shift(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> E
 
 
 def _outside(a: int, b: int, chance: float) -> int:
-    """How many differences, counted from either end, the interval leaves out up to its own end; 0 if it has no end."""
+    """Which difference, counted from either end, is the end of the interval; 0 if it has none."""
+    if a * b > NORMAL_ABOVE:
+        from scipy.stats import norm
+
+        return int(a * b / 2 + float(norm.ppf(chance)) * math.sqrt(a * b * (a + b + 1) / 12))
     ways = _ways(a, b)
     below, counted = 0, 0
     while (counted + ways[below]) <= chance * math.comb(a + b, a):
