@@ -167,6 +167,7 @@ def _find(model: nn.Module, trained: bool) -> Found:
 
 def _check(model: nn.Module, inputs: Any, positions: float | None, logits: float | None, seed: int) -> None:
     check_model(model)
+    _check_one_process(model)
     for name, parameter in model.named_parameters():
         if parameter.is_meta or is_lazy(parameter):
             raise RequestError(f"{name} of {type(model).__name__} has no values yet (meta or lazy); initialise the model first.")
@@ -178,6 +179,18 @@ def _check(model: nn.Module, inputs: Any, positions: float | None, logits: float
             raise RequestError(f"{name} is a number from {LEAST:g} to {MOST:g}, or None, not {value!r}.")
     if not (_is_number(seed) and isinstance(seed, Integral) and 0 <= seed < 2**63):
         raise RequestError(f"seed is a whole number from 0 to 2**63 - 1, not {seed!r}.")
+
+
+def _check_one_process(model: nn.Module) -> None:
+    """Refuse a model that is wrapped or sharded: each process would scale its part by what it measures on a batch of its own."""
+    groups = [module.process_group for module in model.modules() if isinstance(module, nn.parallel.DistributedDataParallel)]
+    meshes = [parameter.device_mesh for parameter in model.parameters() if hasattr(parameter, "device_mesh")]  # of a DTensor
+    flat = any(hasattr(parameter, "_sharded_size") for parameter in model.parameters())  # of FullyShardedDataParallel
+    if flat or any(where.size() > 1 for where in (*groups, *meshes)):
+        raise RequestError(
+            f"{type(model).__name__} is wrapped for several processes, of which each would measure a batch of its own; call"
+            " clear_start before the model is wrapped or sharded, with the same batch in every process."
+        )
 
 
 def _is_number(value: Any) -> bool:
