@@ -1,13 +1,15 @@
 """At which learning rates does each arm leap? ``python -m benchmarks.windows`` draws it for the studies of results/every_rate.
 
 A panel for each study, in it a line for each arm and a column for each rate: in how many runs it left the plateau, and the median
-step. The picture keeps the digest of the tables that it was drawn from, so that a test can tell whether it is up to date.
+step. The picture keeps the digest of the tables that it was drawn from, so that a test can tell whether it is up to date. The
+README's table has the same runs, over all rates; it is written too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ import typer
 from benchmarks.claims import TASKS
 from benchmarks.command import start
 from benchmarks.committed import RESULTS, committed_runs
+from eureka.files import write_whole
 from eureka.formats import rate
 from eureka.study.arms import Cell, group_runs
 
@@ -33,6 +36,11 @@ ARMS = {
     "norm_softmax (start=clear_positions)": "NormSoftmax, clear positions",
 }
 """The arms that are drawn, from above, and what the picture calls them."""
+TOLD = ("softmax", "softmax (start=clear)", "norm_softmax (start=clear_positions)")
+"""The arms of the README's table."""
+README = RESULTS.parent / "README.md"
+MARK = re.compile(r"(<!-- python -m benchmarks\.windows -->\n)(?:\|.*\n)*")
+"""The line above the README's table, and the table."""
 DRAWN = tuple(name for names in TASKS.values() for name in names if name.startswith("every_rate/") and "resnet" not in name)
 """The studies of transformers; a panel each."""
 COLUMNS, WIDTH, HEIGHT, DPI = 2, 5.8, 2.1, 110
@@ -106,11 +114,33 @@ def told(cell: Cell) -> str:
     return f"{cell.leaps}/{len(cell.ended)}" + ("" if median is None else f" · {median:,.0f}")
 
 
+def table(names: Sequence[str]) -> str:
+    """In how many runs the arms of `TOLD` leapt over all rates, as Markdown; a line for each study."""
+    heading = ["", "rates", *(ARMS[label] for label in TOLD)]
+    lines = [heading, ["---"] * len(heading), *(_line(window(name)) for name in names)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _line(one: Window) -> list[str]:
+    rates = rate(one.rates[0]) + (f" to {rate(one.rates[-1])}" if len(one.rates) > 1 else "")
+    return [one.title, rates, *(_leaps([cell for cell in one.lines[label] if cell is not None]) for label in TOLD)]
+
+
+def _leaps(cells: Sequence[Cell]) -> str:
+    return f"{sum(cell.leaps for cell in cells)} of {sum(len(cell.ended) for cell in cells)}" if cells else "not run"
+
+
+def filled(text: str) -> str:
+    """The README with its table as it would be written now."""
+    return MARK.sub(lambda found: found[1] + table(DRAWN), text)
+
+
 def main(
     out: Annotated[Path, typer.Option("--out", metavar="PNG", help="Where to write it.")] = PICTURE,
 ) -> None:
-    """Draw at which learning rates each arm leaps, from the committed tables of runs."""
+    """Draw at which learning rates each arm leaps, from the committed tables of runs, and write the README's table."""
     draw(DRAWN, out)
+    write_whole(README, filled(README.read_text(encoding="utf-8")).encode())
 
 
 if __name__ == "__main__":

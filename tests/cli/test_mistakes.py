@@ -32,6 +32,8 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["compare", "tiles", "--set", "training.seed=4"], "--set training.seed: here --seeds chooses it; leave out one of the two."),
     (["compare", "tiles", "--set", "attention.name=qr"], "--set attention.name: here --fix chooses it"),
     (["compare", "tiles", "--start", "clear", "--set", "model.start=paper"], "--set model.start: here --start chooses it"),
+    (["compare", "small/main_resnet9", "--start", "paper,clear"], "--start paper,clear: model 'resnet9' has no attention"),
+    (["fixes", "show", "cleer"], "unknown fix or start 'cleer'; did you mean 'clear'?"),
     (["compare", "tiles", "--lr", "1e-3", "--set", "training.lr=1"], "--set training.lr: here --lr chooses it"),
     (["compare", "tiles", "--out", "/proc/eureka"], "cannot make the folder /proc/eureka"),
     (["compare", "tiles", "--on", "moon"], "--on moon"),

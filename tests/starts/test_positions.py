@@ -166,7 +166,7 @@ class TwiceSegmented(HomeMade):
 def test_two_kinds_of_segments_are_no_positions_together() -> None:
     torch.manual_seed(0)
     message = refusal(TwiceSegmented(), ids(), logits=None)
-    assert message.startswith("no learned positions were found in TwiceSegmented on this batch: before its first attention")
+    assert message.startswith("no learned positions were found in TwiceSegmented on this batch: what is looked for")
 
 
 class TurnedLater(Behind):

@@ -132,6 +132,8 @@ def _study(
         if key in assignments(changes):
             raise RequestError(f"--set {key}: here {option} chooses it; leave out one of the two.")
     base = find_recipe(recipe).but(assignments(changes))
+    if start is not None and "start" not in base.to_json()["model"]:
+        raise RequestError(f"--start {start}: model {base.model.name!r} has no attention, so there is nothing to start clearly.")
     fixes = parse_fixes(fix)
     for chosen in fixes:
         FIXES.choose(chosen.name, chosen.settings)

@@ -14,6 +14,7 @@ from eureka.cli import listing
 from eureka.cli.completion import complete_fix
 from eureka.cli.options import JsonOption, print_json
 from eureka.cli.table import print_table
+from eureka.errors import UnknownNameError
 
 WIDTH, BASELINE = 110, "softmax"
 app = typer.Typer(invoke_without_command=True, help="List the fixes, or show one: its formula, its settings, its source.")
@@ -56,7 +57,7 @@ def show(
 
     Of a start it says what it changes before the first step.
     """
-    card = start_card(name) or fix_card(name)
+    card = start_card(name) or fix_card(_known(name))
     if json:
         print_json(asdict(card))
         return
@@ -70,6 +71,16 @@ def show(
     if card.source:
         sys.stdout.write(f"Source: {card.source}\n\n")
     sys.stdout.write("Use it:\n" + "".join(f"  {line}\n" for line in card.use))
+
+
+def _known(name: str) -> str:
+    """The name of a fix, or module:Class; an unknown one lists fixes and starts."""
+    from eureka.attention.registry import FIXES
+    from eureka.models.start import STARTS
+
+    if ":" not in name and name not in FIXES.names():
+        raise UnknownNameError("fix or start", name, [*FIXES.names(), *STARTS])
+    return name
 
 
 def fix_card(name: str) -> FixCard:

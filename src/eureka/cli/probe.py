@@ -128,6 +128,8 @@ def _print(record: ProbeRecord, stages: dict[str, Readings], title: str) -> None
 
     shown, scores = _measured(record, COLUMNS), _measured(record, INDUCTION)
     print_table(["layer", "head", *(COLUMNS[name] for name in shown)], _rows(record, shown), title)
+    if "spread" in shown:
+        sys.stdout.write("Plain softmax divides q·k by √d, and NormSoftmax by its spread; a clear start makes the spread √d.\n")
     if scores:
         print_table(["layer", "head", *(INDUCTION[name] for name in scores)], _rows(record, scores), "induction-head scores")
     if record.position_share is not None:

@@ -16,6 +16,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from eureka import random_state
 from eureka.errors import RequestError
 from eureka.forks.generators import generators_of, restorer
 from eureka.forks.held import Held
@@ -179,22 +180,17 @@ def _workers_ended(batches: Any) -> Iterator[None]:
 
 @contextmanager
 def kept_random_state(around: Any = None) -> Iterator[None]:
-    """Afterwards the random numbers of torch, NumPy and Python go on as if nothing had been drawn.
+    """`eureka.random_state.kept_random_state`, and the generators that `around` holds.
 
-    around   a data loader or the like: the generators that it, its data set, sampler or collator hold are kept too
+    around   a data loader or the like: the generators of it, its data set, sampler or collator
     """
-    import numpy as np
-
     restore = [restorer(one) for one in generators_of(around)]
-    numbers, python = np.random.get_state(), random.getstate()
     try:
-        with torch.random.fork_rng():
+        with random_state.kept_random_state():
             yield
     finally:
         for put_back in restore:
             put_back()
-        np.random.set_state(numbers)
-        random.setstate(python)
 
 
 @contextmanager

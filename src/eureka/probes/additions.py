@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from eureka.attention.mask import NEVER
+
 STEADY = 0.1
 """The variance of positions over samples, as a share of that over tokens, is less than this."""
 VARIES = 1e-4
@@ -32,6 +34,8 @@ class Addition:
     """Whether the term was looked up by numbers that count from token to token."""
     real: Tensor | None = None
     """(samples, tokens): which tokens are no padding, and count; None for all."""
+    deep: bool = False
+    """Whether it comes after the first attention, and adds to what attention made of the data."""
     number: int = 0
     """Its place among the additions of a pass."""
 
@@ -51,7 +55,9 @@ class Addition:
         return replace(self, term=term, rest=rest, real=real)
 
     def adds_positions(self) -> bool:
-        """Whether the term is positions and the rest is content."""
+        """Whether the term is positions and the rest is content, and no mask that the term is a bias beside."""
+        if not self.spans_tokens or self.rest.min().item() <= NEVER:
+            return False
         over_tokens = self._over_tokens(self.term)
         if over_tokens > 0 and self.counted and self.varies():
             return True

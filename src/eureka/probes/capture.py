@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from eureka.attention.operator import Operator
 from eureka.attention.softmax import Softmax
 from eureka.errors import EurekaError, RequestError
 from eureka.patching.attach import AttentionCall, Layers, Site, attached, find_sites, select_sites
+from eureka.random_state import kept_random_state
 
 LARGEST_MAP = 100
 """Tokens; attention over more is neither kept nor drawn."""
@@ -68,10 +70,13 @@ def operator_of(call: AttentionCall) -> Operator:
 
 
 def run_model(model: nn.Module, inputs: Any) -> Any:
-    """model(inputs), or model(**inputs) for a mapping, as Hugging Face wants it; what the model raises is said in a sentence."""
+    """model(inputs), or model(**inputs) for a mapping, as Hugging Face wants it; what the model raises is said in a sentence.
+
+    The model gets copies: one that adds in place leaves the batch as it was.
+    """
     by_keyword = isinstance(inputs, Mapping)
     try:
-        return model(**inputs) if by_keyword else model(inputs)
+        return model(**{key: _copied(value) for key, value in inputs.items()}) if by_keyword else model(_copied(inputs))
     except EurekaError:
         raise
     except Exception as error:
@@ -81,6 +86,10 @@ def run_model(model: nn.Module, inputs: Any) -> Any:
             f" was passed {'by keyword' if by_keyword else 'as the only argument'}: give what its forward takes, a tensor or a"
             " mapping of keywords."
         ) from error
+
+
+def _copied(value: Any) -> Any:
+    return tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, value)
 
 
 def run_alike(model: nn.Module, inputs: Any) -> Any:
@@ -93,11 +102,11 @@ def run_alike(model: nn.Module, inputs: Any) -> Any:
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model into eval mode; afterwards each module has its own mode again, and torch its random state."""
+    """Put a model into eval mode; afterwards each module has its own mode again, and random numbers go on as before."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with kept_random_state(devices=[]):
             yield
     finally:
         for module, mode in modes.items():
@@ -106,7 +115,7 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def left_alone(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards modes, buffers and torch's random state are what they were."""
+    """Eval mode inside; afterwards modes, buffers and random states are what they were."""
     buffers = [(module._buffers, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
     copies = [None if buffer is None else buffer.clone() for _, _, buffer in buffers]
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from eureka.attention.mask import Bias
 from eureka.patching.attach import AttentionCall, Site
 from eureka.probes.additions import Sources
 
@@ -30,18 +32,25 @@ class Sum(NamedTuple):
     """Whether the term was looked up by numbers that count from token to token."""
     late: bool
     """Whether there was an attention before."""
+    deep: bool
+    """Whether there was one, and the rest comes from data: it is what the attention made of it, or of something else."""
 
 
 class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows which tensors come from parameters and buffers alone, and keeps the sums they are part of.
 
-    After the first attention only sums of two such tensors are kept: a decoder that embeds its own tokens.
+    After the first attention only sums of two such tensors are kept, as of a decoder that embeds its own tokens, and sums with a
+    term of its own for each token. A sum that is handed to an attention as its bias is none of them.
     Tensors are known by their storage, which views share. They are kept alive, so that no storage is used twice.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.sums: list[Sum] = []
+        self._sums: list[Sum] = []
+        self._made: list[int] = []
+        """The storage of the result of each of the first sums."""
+        self._biases: set[int] = set()
+        """The storages of what was added to logits."""
         self.attention: tuple[Site, int] | None = None
         """The first site that was called, and the samples that it was called with."""
         self.past = False
@@ -54,9 +63,17 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._register(tensor, frozenset({name}))
         self._raw = frozenset(self._sources)
 
+    @property
+    def sums(self) -> list[Sum]:
+        """Those that were not added to logits."""
+        made = itertools.chain(self._made, itertools.repeat(0))
+        return [one for one, where in zip(self._sums, made, strict=False) if where not in self._biases]
+
     def reached(self, site: Site, call: AttentionCall) -> None:
         """An observer of attention calls."""
         self.past = True
+        if isinstance(call.mask, Bias):
+            self._biases.add(_storage(call.mask.bias))
         if self.attention is None:
             self.attention = site, call.q.shape[0]
 
@@ -91,6 +108,9 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def after(self, func: Any, args: Any, kwargs: Any, result: Any, sources: Sources | None) -> None:
         """Note where the result comes from, and what was written into."""
+        if len(self._made) < len(self._sums):
+            self._made += [_storage(result)] * (len(self._sums) - len(self._made))
+            self._alive.append(result)
         if func.overloadpacket is aten.embedding and _count(args[1]):
             self._counted.add(_storage(result))
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
@@ -135,11 +155,17 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         for term, rest, factors in ((a, b, (1, alpha)), (b, a, (alpha, 1))):
             sources, others = self._of_inputs([term]), self._of_inputs([rest])
-            if sources is None or rest.shape != shape or self._inside or (self.past and others is None):
+            deep = self.past and others is None
+            if sources is None or rest.shape != shape or self._inside or (deep and not is_table(term)):
                 continue
             copies = term.detach() * factors[0], rest.detach() * factors[1]  # add_ is about to overwrite one of them
             counted = _storage(term) in self._counted
-            self.sums.append(Sum(*copies, sources, others or frozenset(), counted, self.past))
+            self._sums.append(Sum(*copies, sources, others or frozenset(), counted, self.past, deep))
+
+
+def is_table(x: Tensor) -> bool:
+    """Whether two axes or more are longer than one: tokens and features."""
+    return sum(size > 1 for size in x.shape) >= 2
 
 
 def _count(places: Tensor) -> bool:

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from eureka.attention.explicit import full_precision, wide
 from eureka.attention.fused import repeat_heads
-from eureka.attention.mask import Bias, Mask, rows_of, visible_keys
+from eureka.attention.mask import NEVER, Bias, Mask, rows_of, visible_keys
 from eureka.attention.variance import row_blocks
 from eureka.patching.attach import AttentionCall
 from eureka.probes.head_statistics import first_samples, logit_factors
@@ -91,10 +91,10 @@ def _mean_of_others(x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _biases(mask: Mask, beta: Tensor) -> tuple[Tensor | float, Tensor | float]:
-    """bias/β where it is finite, and with the bias that other samples have there: the same unless it comes from data."""
+    """bias/β where it hides no key, and with the bias that other samples have there: the same unless it comes from data."""
     if not isinstance(mask, Bias):
         return 0.0, 0.0
-    seen = mask.bias > -math.inf
+    seen = mask.bias > NEVER
     bias = torch.where(seen, mask.bias.to(beta.dtype), 0.0)
     others = bias if len(bias) == 1 else _mean_of_others(bias, seen.to(beta.dtype))[0]
     return bias / beta, others / beta

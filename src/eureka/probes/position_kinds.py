@@ -38,9 +38,15 @@ def why_none(model: nn.Module, found: Search) -> str:
             f"no learned positions were found in {type(model).__name__} on this batch: its samples are all alike, also when they"
             " are turned round, which does not tell positions from content; pass samples that differ."
         )
+    if found.later:
+        names = sorted(frozenset[str]().union(*(addition.sources for addition in found.later)))
+        return (
+            f"no learned positions were found in {type(model).__name__} before its first attention; {listing(names)} is added"
+            " after it, and is as it was."
+        )
     return (
-        f"no learned positions were found in {type(model).__name__} on this batch: before its first attention nothing was seen"
-        " to be added that differs from token to token and is the same for every sample."
+        f"no learned positions were found in {type(model).__name__} on this batch: what is looked for is a sum before its first"
+        " attention, with a learned vector for each token that is the same for every sample."
     )
 
 

@@ -1,27 +1,29 @@
 """Find the positions of anyone's model by how they are used.
 
 Positions are a tensor that comes from parameters alone, is added to another before the first attention, differs from token to
-token and is the same for every sample, while the other differs between samples. (A decoder that embeds its own tokens has its own
-positions, after the attention of the encoder.) Token embeddings come from parameters alone too,
-but differ between samples; biases and segments do not differ from token to token, or take few values. Where padding shifts the
-positions of each sample (RoBERTa, padded on the left), they are known by what is looked up: numbers that count. Rows and columns
-that are added one after the other are positions together. Tokens that `attention_mask` hides do not count.
+token and is the same for every sample, while the other differs between samples. (A decoder that embeds its own tokens has its
+own positions, after the attention of the encoder. What is added to the outcome of an attention is told apart: `Search.later`.)
+Token embeddings come from parameters alone too, but differ between samples; biases and segments do not differ from token to
+token, or take few values. Where padding shifts the positions of each sample (RoBERTa, padded on the left), they are known by
+what is looked up: numbers that count. Rows and columns that are added one after the other are positions together. Tokens that
+`attention_mask` hides do not count.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from eureka.patching.attach import Site, attached, find_sites
 from eureka.probes.additions import Addition, Sources, with_joint
 from eureka.probes.capture import run_alike
-from eureka.probes.follow import Follow, Sum
+from eureka.probes.follow import Follow, Sum, is_table
 from eureka.probes.padding import Padding, padding_of
 
 
@@ -35,7 +37,9 @@ class Search:
     zero: tuple[Sources, ...] = ()
     """Learned parameters of each term that is added token by token and is all zero: positions, perhaps."""
     undecided: bool = False
-    """Whether none were found, and there is a sum of which this batch does not say whether it adds positions."""
+    """Whether none were found, and the samples are alike and leave open whether some sum adds them."""
+    later: tuple[Addition, ...] = ()
+    """Learned positions that are added after the first attention."""
 
 
 def search(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> Search:
@@ -46,19 +50,14 @@ def search(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> Search:
     if found.learned or found.fixed is not None:
         return found
     turned = additions(model, _turned_round(inputs), sites)
-    if [addition.rest.shape for addition in once] != [addition.rest.shape for addition in turned]:
-        return found
-    return _judge(once, [a.joined(b) for a, b in zip(once, turned, strict=True)], names)
+    if [addition.rest.shape for addition in once] == [addition.rest.shape for addition in turned]:
+        found = _judge(once, [a.joined(b) for a, b in zip(once, turned, strict=True)], names)
+    return replace(found, undecided=found.undecided and _alike(inputs))
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters by name, without frozen ones: Whisper keeps its sinusoids in one."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
-def is_table(x: Tensor) -> bool:
-    """Whether two axes or more are longer than one: tokens and features."""
-    return sum(size > 1 for size in x.shape) >= 2
 
 
 def additions(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> list[Addition]:
@@ -99,9 +98,17 @@ def _entered(model: nn.Module, follow: Follow) -> Iterator[None]:
 def _samples_first(attention: tuple[Site, int] | None, one: Sum, padding: Padding) -> Addition:
     own, whole = one.term[(None,) * (one.rest.dim() - one.term.dim())], one.term.expand(one.rest.shape)
     axis = 0 if attention is None else _sample_axis(whole, *attention)
-    term, rest = whole.movedim(axis, 0), one.rest.movedim(axis, 0)
+    own, term, rest = (x.movedim(axis, 0) for x in (own, whole, one.rest))
+    more = 0 if attention is None else _more_sample_axes(rest, attention[1])
+    spans = is_table(own[(0,) * (1 + more)])
+    term, rest = term.flatten(0, more), rest.flatten(0, more)
     real = padding.real(rest, of_decoder=one.late)
-    return Addition(term, rest, one.sources, one.rest_sources, is_table(own.movedim(axis, 0)[0]), one.counted, real)
+    return Addition(term, rest, one.sources, one.rest_sources, spans, one.counted, real, one.deep)
+
+
+def _more_sample_axes(x: Tensor, samples: int) -> int:
+    """How many axes behind the first are samples to the first attention too: the channels of a series, the frames of a film."""
+    return next((n for n in range(1, x.dim() - 2) if math.prod(x.shape[: n + 1]) == samples != x.shape[0]), 0)
 
 
 def _sample_axis(term: Tensor, site: Site, samples: int) -> int:
@@ -123,12 +130,22 @@ def _is_same(x: Tensor, axis: int) -> bool:
 def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters: set[str]) -> Search:
     """`measured` has the samples that count, `judged` perhaps more of them."""
     pairs = list(zip(measured, judged, strict=True))
-    positions = [addition for addition, more in pairs if more.adds_positions()]
+    early = [(addition, more) for addition, more in pairs if not addition.deep]
+    positions = [addition for addition, more in early if more.adds_positions()]
+    deep = [addition for addition, more in pairs if addition.deep and more.is_steady() and more.adds_positions()]
+    later = [addition for addition in deep if addition.sources & parameters]
     own = [addition for addition in positions if addition.sources & parameters]
     fixed = [addition.sources for addition in positions if not addition.sources & parameters]
-    zero = [a.sources & parameters for a, more in pairs if a.spans_tokens and not a.term.any() and more.varies()]
-    undecided = not positions and any(more.is_undecided() for more in judged)
-    return Search(tuple(own), frozenset[str]().union(*fixed) if fixed else None, tuple(filter(None, zero)), undecided)
+    zero = [a.sources & parameters for a, more in early if a.spans_tokens and not a.term.any() and more.varies()]
+    undecided = not positions and any(more.is_undecided() for _, more in early)
+    all_fixed = frozenset[str]().union(*fixed) if fixed else None
+    return Search(tuple(own), all_fixed, tuple(filter(None, zero)), undecided, tuple(later))
+
+
+def _alike(inputs: Any) -> bool:
+    """Whether the samples of a batch are the same, or there is one."""
+    given = tree_leaves(list(inputs.values()) if isinstance(inputs, Mapping) else inputs)
+    return all(bool((x == x[:1]).all()) for x in given if isinstance(x, Tensor) and x.dim() > 0)
 
 
 def _turned_round(inputs: Any) -> Any:

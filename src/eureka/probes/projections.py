@@ -101,9 +101,13 @@ def picked(layer: nn.Module, outputs: Tensor) -> Projection:
 def why_missing(site: Site, letter: str) -> str:
     """What was looked for as W_Q or W_K of a site and not found, as part of a sentence."""
     layer, name = fused_layer(site), f"W_{letter.upper()}"
+    held = (*APART[letter], *TOGETHER, *INTERLEAVED, *(KEYS_AND_VALUES if letter == "k" else ()))
+    children = [child for child in held if child in site.module._modules]
+    if without := [child for child in children if _first(site.module, (child,)) is None]:
+        return f"makes {letter} by {without[0]}, whose weight is no parameter (it is computed anew, or quantised)"
     if layer is not None:
         return f"has one layer of {_as_rows(layer)(_weight(layer)).shape[0]} outputs for q, k and v, which do not fit its heads"
-    together = (*TOGETHER, *INTERLEAVED, *(KEYS_AND_VALUES if letter == "k" else ()))
+    together = held[len(APART[letter]) :]
     return f"has no layer for {name} by a usual name ({', '.join(APART[letter])}; or as a part of {', '.join(together)})"
 
 

@@ -19,9 +19,9 @@ from eureka.formats import listing, measurement, span
 from eureka.patching.attach import Found, Site, find_sites
 from eureka.probes.capture import check_model, left_alone
 from eureka.probes.position_kinds import fixed_names, why_none
-from eureka.probes.positions import Search, search, trainable
+from eureka.probes.positions import Search, search
 from eureka.starts.calibrate import Kept
-from eureka.starts.clarify import clarify, learned
+from eureka.starts.clarify import clarify, positions_of
 from eureka.starts.draw import draw
 from eureka.starts.fresh import sign_of_training
 from eureka.starts.logits import Logits
@@ -103,7 +103,8 @@ def clear_start(
         mean_i std_j(q_i·k_j/√d) = logits,   over the keys j that row i sees, and rows that see two or more
 
     Directions stay as they were drawn; only lengths change. Positions that are zero have no direction: it is drawn from a normal
-    distribution. Buffers, modes, random state and all other parameters stay. It takes about one pass over the batch a layer.
+    distribution. Buffers, modes, random state and all other parameters stay. It takes about one pass over the batch a layer, in
+    eval mode; batch norms see the statistics of the batch, as in training.
 
     Args:
         model: a compiled one (`torch.compile`) is run uncompiled
@@ -130,13 +131,13 @@ def clear_start(
     found = _find(model, trained)
     names = {site.index: site.name or type(site.module).__name__ for site in found.sites}
     kept, notes = Kept(), list[str]()
-    with _undone_on_error(kept), left_alone(model):
+    with _undone_on_error(kept), left_alone(model), _batch_statistics(model):
         measured = Logits(model, inputs, found.sites)
         before = measured.measure()
         if not before and found.sites:
             raise RequestError(
-                f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, or the model runs"
-                " compiled; pass the model without torch.compile."
+                f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, its code took a"
+                " branch without F.scaled_dot_product_attention, or the model runs compiled (pass it without torch.compile)."
             )
         refused = measured.refused() if logits is not None else {}
         left = [*found.refused, *((names[index], why) for index, why in refused.items())]
@@ -218,15 +219,13 @@ def _positions(
 ) -> list[PositionRow]:
     """Rescale positions; without any, the last note says why."""
     found, drawn = search(model, inputs, sites), frozenset[str]()
-    before = {addition.sources: addition.ratio for addition in found.learned}
     if found.zero:
         found, drawn = draw(model, inputs, sites, found, seed, kept)
-    if found.learned:
-        names = [learned(addition, trainable(model)) for addition in found.learned]
-        after = clarify(model, inputs, sites, found, asked, kept)
+    if every := positions_of(model, found):
+        after = clarify(model, inputs, sites, every, asked, kept)
         notes += _positions_notes(found, drawn, seed)
-        ratios = [before.get(addition.sources, 0.0) for addition in found.learned]
-        return [PositionRow(*row, bool(drawn.intersection(row[0]))) for row in zip(names, ratios, after, strict=True)]
+        rows = [(one, bool(drawn.intersection(one.names)), ratio) for one, ratio in zip(every, after, strict=True)]
+        return [PositionRow(one.names, 0.0 if is_drawn else one.ratio(), ratio, is_drawn) for one, is_drawn, ratio in rows]
     if found.zero:
         raise RequestError(
             f"the positions {listing(sorted(found.zero[0]))} are all zero, which no factor changes; initialise them first, for"
@@ -246,7 +245,20 @@ def _positions_notes(found: Search, drawn: frozenset[str], seed: int) -> list[st
         notes.append(f"positions are measured without padding: over {real:,} of {tokens:,} tokens.")
     if found.fixed is not None:
         notes.append(f"the positions {fixed_names(found.fixed)} are fixed; they are as they were.")
-    return notes + [f"{listing(sorted(names))} is zero for every token; it is as it was." for names in found.zero]
+    notes += [f"{listing(sorted(names))} is zero for every token; it is as it was." for names in found.zero]
+    return notes + _later_notes(found)
+
+
+def _later_notes(found: Search) -> list[str]:
+    """What is added to the outcome of an attention: what is loud there depends on everything before it."""
+    scaled = frozenset[str]().union(*(addition.sources for addition in found.learned))
+    later = frozenset[str]().union(*(addition.sources for addition in found.later))
+    notes = []
+    if others := later - scaled:
+        notes.append(f"the positions {listing(sorted(others))} are added after the first attention; they are as they were.")
+    if again := later & scaled:
+        notes.append(f"the positions {listing(sorted(again))} are added again after the first attention, with the same factor.")
+    return notes
 
 
 def _logits_notes(left: Sequence[tuple[str, str]], idle: Sequence[str], operators: Set[str]) -> list[str]:
@@ -265,6 +277,15 @@ def _logits_notes(left: Sequence[tuple[str, str]], idle: Sequence[str], operator
 
 def _logits_row(index: int, name: str, heads: int, before: list[float], after: list[float]) -> LogitsRow:
     return LogitsRow(index, name, heads, tuple(before[:heads]), tuple(after[:heads]))
+
+
+@contextmanager
+def _batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Inside, batch norms do as in training: fresh running statistics say nothing of the data. `left_alone` puts them back."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, nn.SyncBatchNorm):
+            module.train()
+    yield
 
 
 @contextmanager

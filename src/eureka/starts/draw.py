@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from eureka.patching.attach import Site
-from eureka.probes.positions import Search, is_table, search, trainable
+from eureka.probes.follow import is_table
+from eureka.probes.positions import Search, search, trainable
 from eureka.starts.calibrate import Kept
 
 

@@ -8,20 +8,23 @@ from torch import nn
 
 from eureka.formats import number
 
-NORM = re.compile(r"norm(\dd)?$", re.IGNORECASE)
-"""Classes of normalisation layers: LayerNorm, LlamaRMSNorm, GroupNorm, BatchNorm2d."""
+NORM = re.compile(r"(?<!batch)norm(\dd)?$", re.IGNORECASE)
+"""Classes of normalisation layers: LayerNorm, LlamaRMSNorm, GroupNorm. Batch norms are left out: transformers draws those of
+MobileViT."""
 
 
 def sign_of_training(model: nn.Module) -> str | None:
     """A normalisation layer whose weight or bias differs between features; None if there is none.
 
-    Every library makes these constant (weight 1 or 0, bias 0), and a step of an optimiser makes them differ. It misses a trained
+    Libraries make these constant (weight 1 or 0, bias 0), and a step of an optimiser makes them differ. It misses a trained
     model without normalisation layers, with norms that have no parameters, or with norms that were frozen.
     """
     for name, module in model.named_modules():
+        if not NORM.search(type(module).__name__):
+            continue
         for key in ("weight", "bias"):
             value = getattr(module, key, None)
-            if not NORM.search(type(module).__name__) or not isinstance(value, nn.Parameter) or value.dim() != 1:
+            if not isinstance(value, nn.Parameter) or value.dim() != 1:
                 continue
             low, high = value.min().item(), value.max().item()
             if low != high:

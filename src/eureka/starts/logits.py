@@ -127,7 +127,17 @@ class Logits:
                 return f"has a W_{letter.upper()} of {rows} rows, which {heads} heads do not divide"
             if not all(part is None or part.requires_grad for part in (found.parameter, found.bias)):
                 return f"has a W_{letter.upper()} that is frozen"
+            if self._fused.projection(self.sites[index], letter) is None and self._makes_values(index, found):
+                return f"has a W_{letter.upper()} that is W_V too"
         return None
+
+    def _makes_values(self, index: int, one: Projection) -> bool:
+        """Whether some of its weights are those of W_V by their name, too."""
+        values = projections(self.sites[index], self.heads[index]).get("v")
+        if values is None or values.parameter is not one.parameter:
+            return False
+        places = _places(one.parameter)
+        return bool(torch.isin(one.rows(places), values.rows(places)).any())
 
     def _name(self, index: int) -> str:
         return self.sites[index].name or type(self.sites[index].module).__name__
