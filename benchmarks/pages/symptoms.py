@@ -123,7 +123,7 @@ SYMPTOMS: dict[Cause, Symptom] = {
     "positions_missing": Symptom(
         "Accuracy 55 % on a two-step task; shuffling the tokens does not change the loss",
         "The model cannot tell where a token stands: positions are missing, or drowned by the content.",
-        "Add positions, or make them as loud as the content (`eureka.clear_start`).",
+        "Add positions, or make them as large as the content (`eureka.clear_start`).",
     ),
     "rank_collapse": Symptom(
         "All hidden states are equal; every token predicts the same",

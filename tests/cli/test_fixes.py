@@ -124,8 +124,8 @@ def test_a_run_takes_a_fix_with_settings(tmp_path: Path) -> None:
 def test_show_explains_a_start_as_it_does_a_fix(tmp_path: Path, name: str, call: str) -> None:
     done = command("fixes", "show", name, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{name}: learned positions as loud as the content")
-    assert f"eureka compare tiles --start {name}\n  eureka.clear_start(model, inputs, {call})" in done.stdout
+    assert done.stdout.startswith(f"{name}: learned positions as large as the content")
+    assert f"eureka compare tiles --start paper,{name}\n  eureka.clear_start(model, inputs, {call})" in done.stdout
 
 
 def test_a_start_that_changes_nothing_has_no_call(tmp_path: Path) -> None:

@@ -46,8 +46,29 @@ def test_a_function_is_raced_and_told_as_json() -> None:
 def test_a_mistake_is_one_sentence() -> None:
     for words, sentence in (
         (["raced_case:cas"], "unknown function in "),
-        (["raced_case:case", "--at", "3"], "--at and --out belong to a run folder, and raced_case:case names a function."),
+        (["raced_case:case", "--at", "3"], "--at: of a run folder only, and raced_case:case names a function; leave it out."),
+        (["raced_case:case", "--budget", "1m", "--workers", "2"], "--budget and --workers: of a run folder only"),
+        (["raced_case:case", "--on", "ray"], "--on: of a run folder only"),
         (["nowhere"], "nowhere is not there; give a folder that `eureka run` has written, or module:function."),
     ):
         with pytest.raises(RequestError, match=sentence):
             CliRunner().invoke(app, ["race", *words], catch_exceptions=False, standalone_mode=False)
+
+
+def test_of_a_run_folder_remedies_that_need_a_model_are_left_out_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ["--set", "training.steps=4", "--set", "training.log_every=2", "--set", "training.validation_samples=32"]
+    small += ["--set", "training.batch_size=8", "--set", "training.warmup=1"]
+    CliRunner().invoke(app, ["run", "tiles", *small, "--out", "runs"], catch_exceptions=False)
+    words = ["race", "runs", "--remedies", "rate_x3,start_over", "--steps", "2", "--workers", "1", "--out", "forks"]
+    told = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "start_over is left out: it changes a model in memory; `eureka race MODULE:FUNCTION` has it." in told.stderr
+    assert "rate_x3" in told.stdout
+    for more, sentence in (
+        (["--remedies", "start_over"], "unknown remedy of a run folder"),
+        (["--seed", "1"], "--seed 1: of a function"),
+    ):
+        with pytest.raises(RequestError, match=sentence):
+            CliRunner().invoke(app, ["race", "runs", *more], catch_exceptions=False, standalone_mode=False)

@@ -154,7 +154,7 @@ def test_every_fix_and_start_is_told_in_a_line_and_each_credited_to_its_own_sour
     found = fix_lines(groups_of(tmp_path))
     lines, sources = {line.fix.name: line.summary for line in found}, {line.fix.name: line.source for line in found}
     assert lines["norm_softmax"] == FIXES.entry("norm_softmax").summary
-    clear = "before the first step, learned positions as loud as the content, and W_Q and W_K so that"
+    clear = "before the first step, learned positions as large as the content, and W_Q and W_K so that"
     assert lines["softmax (start=clear)"].startswith(f"softmax(q·k / √d): the baseline (Vaswani et al. 2017); {clear}")
     assert sources["softmax (start=clear)"] == sources["unknown (start=clear)"] == "our own method, eureka.clear_start"
     assert sources["norm_softmax"] == FIXES.entry("norm_softmax").source

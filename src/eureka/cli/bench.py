@@ -27,7 +27,7 @@ def attention(
     json: JsonOption = False,
     quick: QuickOption = False,
     op: Annotated[str | None, typer.Option("--op", metavar="A,B,…", help="Only these operators.")] = None,
-    n: Annotated[str | None, typer.Option("--n", metavar="N,M,…", help="Only these lengths.")] = None,
+    n: Annotated[str | None, typer.Option("--n", metavar="N,M,…", help="Only these numbers of tokens.")] = None,
 ) -> None:
     """Time and memory of each operator beside PyTorch's fused attention and beside its own printed formula."""
     from eureka.bench import attention as bench

@@ -64,7 +64,10 @@ def compare(
     budget: BudgetOption = None,
     max_runs: MaxRunsOption = None,
     until_sure: Annotated[
-        bool, typer.Option("--until-sure", help="Add seeds in rounds until each verdict against softmax is decided.")
+        bool,
+        typer.Option(
+            "--until-sure", help="Add seeds in rounds, up to 30 or --seeds, until each comparison with softmax is decided."
+        ),
     ] = False,
     json: JsonOption = False,
 ) -> None:

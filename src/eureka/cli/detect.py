@@ -39,20 +39,27 @@ def detect(
         ),
     ],
     column: Annotated[
-        str | None, typer.Option("--column", metavar="C", help="The curve. (default: all losses and metrics)")
+        str | None, typer.Option("--column", metavar="C", help="Read only this column. (default: all losses and metrics)")
     ] = None,
     step_column: Annotated[
-        str | None, typer.Option("--step-column", metavar="C", help="The step. (default: the best that rises)")
+        str | None,
+        typer.Option("--step-column", metavar="C", help="The column that counts steps. (default: the best of those that rise)"),
     ] = None,
     lr_column: Annotated[
-        str | None, typer.Option("--lr-column", metavar="C", help="The learning rate. (default: by name)")
+        str | None, typer.Option("--lr-column", metavar="C", help="The column of the learning rate. (default: by its name)")
     ] = None,
     lr_file: Annotated[Path | None, typer.Option("--lr-file", metavar="FILE", help="A log of the learning rate alone.")] = None,
     rising: Annotated[
-        bool | None, typer.Option("--rising/--falling", help="More is better, or less. (default: by the name of the metric)")
+        bool | None,
+        typer.Option(
+            "--rising/--falling", help="Whether higher or lower values are better. (default: by the name of the metric)"
+        ),
     ] = None,
     classes: Annotated[
-        int | None, typer.Option("--classes", metavar="N", min=2, help="Classes, or tokens: a plateau at ln N is told as chance.")
+        int | None,
+        typer.Option(
+            "--classes", metavar="N", min=2, help="The number of classes or tokens; a plateau at ln N is then told as chance."
+        ),
     ] = None,
     floor: Annotated[
         float | None,
@@ -65,7 +72,9 @@ def detect(
     min_confidence: Annotated[
         float, typer.Option("--min-confidence", metavar="P", min=0.0, max=1.0, help="Report moments at least this sure.")
     ] = 0.5,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a .png picture, or the .html page.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curves: a .png picture, or an .html page.")
+    ] = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="PAGE", help="Write a page: the curves and these words.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow growing logs: print events until Ctrl-C.")] = False,
     on_event: Annotated[

@@ -16,8 +16,11 @@ from eureka.cli.options import JsonOption, print_json
 from eureka.cli.table import print_table
 from eureka.errors import UnknownNameError
 
-WIDTH, BASELINE = 110, "softmax"
-app = typer.Typer(invoke_without_command=True, help="List the fixes, or show one: its formula, its settings, its source.")
+WIDTH, BASELINE, DEFAULT_START = 110, "softmax", "paper"
+app = typer.Typer(
+    invoke_without_command=True,
+    help="List the fixes (--fix) and starts (--start), or show one: what it does, its settings, its source.",
+)
 
 
 @app.callback()
@@ -105,7 +108,8 @@ def start_card(name: str) -> FixCard | None:
         return None
     given = ", ".join(f"{key}={value}" for key, value in {"positions": kind.positions, "logits": kind.logits}.items())
     call = [] if kind.positions is kind.logits is None else [f"eureka.clear_start(model, inputs, {given})"]
-    return FixCard(name, kind.summary, EXPLANATION, [], "", [f"eureka compare tiles --start {name}", *call])
+    beside = "" if name == DEFAULT_START else f"{DEFAULT_START},"
+    return FixCard(name, kind.summary, EXPLANATION, [], "", [f"eureka compare tiles --start {beside}{name}", *call])
 
 
 def _formula(target: Any) -> str:

@@ -12,6 +12,7 @@ from eureka.cli.options import JsonOption, listed, print_json
 from eureka.cli.run_study import BudgetOption, OnOption, WorkersOption, run_study
 from eureka.cli.table import print_table
 from eureka.errors import RequestError
+from eureka.formats import listing
 
 if TYPE_CHECKING:
     from eureka.racing.race import Race
@@ -23,19 +24,37 @@ def race(
         str,
         typer.Argument(
             metavar="RUN | MODULE:FUNCTION",
-            help="A run folder of ours, or a function that returns a dict of model, batches, loss or step, and optimizer.",
+            help="A run folder of ours, or a function that returns a Trainer, or a dict of model, batches, loss or step, and"
+            " optimizer.",
         ),
     ],
     remedies: Annotated[
-        str | None, typer.Option("--remedies", metavar="A,B,…|all", help="What to try. (default: the most promising)")
+        str | None,
+        typer.Option(
+            "--remedies",
+            metavar="A,B,…|all",
+            help="What to try, as in rate_x10,clear_norm_softmax,norm_softmax; an unknown name lists all. (default: the most"
+            " promising)",
+        ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", min=2, help="How far forks go on. (default: 480; of a run, its length)")
+        int | None,
+        typer.Option(
+            "--steps",
+            metavar="N",
+            min=2,
+            help="Steps of each fork at most. (default: 480; of a run, as many as it was planned for)",
+        ),
     ] = None,
     at: Annotated[
-        int | None, typer.Option("--at", metavar="STEP", help="Of a run: fork at this step. (default: the last)")
+        int | None,
+        typer.Option(
+            "--at", metavar="STEP", help="Of a run: fork from the newest checkpoint at or before this step. (default: the last)"
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of a function: the random numbers that forks draw.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Of a function: the random numbers that forks draw. (default: 0)")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Of a run: where the forks are kept. (default: runs/race/RUN-at-STEP)"),
@@ -52,10 +71,13 @@ def race(
     """
     names = None if remedies is None or remedies == "all" else listed("--remedies", remedies, str)
     if ":" in what and not Path(what).exists():
-        if at is not None or out is not None:
-            raise RequestError(f"--at and --out belong to a run folder, and {what} names a function.")
-        _race_case(what, names, everything=remedies == "all", steps=steps, seed=seed, json=json)
+        of_runs = {"--at": at, "--out": out, "--budget": budget, "--workers": workers, "--on": None if on == "local" else on}
+        if given := [option for option, value in of_runs.items() if value is not None]:
+            raise RequestError(f"{listing(given)}: of a run folder only, and {what} names a function; leave it out.")
+        _race_case(what, names, everything=remedies == "all", steps=steps, seed=seed or 0, json=json)
     else:
+        if seed is not None:
+            raise RequestError(f"--seed {seed}: of a function only; the forks of {what} draw what the run would draw.")
         _race_run(Path(what), names, remedies == "all", steps, at, out, on, workers, budget, json)
 
 
@@ -105,15 +127,21 @@ def _race_run(
     budget: str | None,
     json: bool,
 ) -> None:
+    from eureka.racing.remedies import CATALOGUE
     from eureka.study.forking import REMEDIES, fork_run
 
     source = _only_run(run)
     wanted = list(REMEDIES) if everything else names
+    needs_model = [name for name in wanted or () if name not in REMEDIES and name in {one.name for one in CATALOGUE}]
+    if wanted is not None:
+        wanted = [name for name in wanted if name not in needs_model] or wanted
     forks = fork_run(source, out, at=at, names=wanted, steps=steps)
     say = sys.stderr.write
     say(f"Forked at step {forks.step:,}; a fork ends at its leap, or at step {forks.study.configs[0].training.steps:,}.\n")
     for name, folder in forks.arms.items():
         say(f"  {name}: {folder}\n")
+    for name in needs_model:
+        say(f"  {name} is left out: it changes a model in memory; `eureka race MODULE:FUNCTION` has it.\n")
     for name, why in forks.skipped.items():
         say(f"  {name} is left out: {why}\n")
     run_study(f"eureka race {run.name}", [forks.study], on=on, workers=workers, budget=budget, json=json)

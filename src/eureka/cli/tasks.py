@@ -10,14 +10,14 @@ import typer
 
 from eureka.cli import listing
 from eureka.cli.completion import complete_task
-from eureka.cli.options import JsonOption, SetOption, assignments, print_json
+from eureka.cli.options import JsonOption, assignments, print_json
 from eureka.cli.table import print_table
 from eureka.formats import plural
 
 if TYPE_CHECKING:
     from eureka.tasks.task import Task
 
-app = typer.Typer(invoke_without_command=True, help="List the tasks, or show examples of one.")
+app = typer.Typer(invoke_without_command=True, help="List the tasks, or show the levels and examples of one.")
 
 
 @app.callback()
@@ -35,10 +35,13 @@ def show(
     ] = None,
     samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=400, help="How many examples.")] = 12,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which examples.")] = 0,
-    settings: SetOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the task, as in noise=2. May be repeated."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Print where the plateaus of a task must be, and draw labelled examples of it. Settings as in `--set tile=14`."""
+    """Print where the plateaus of a task must be; with -o draw labelled examples of it."""
     from eureka.tasks.registry import TASKS
 
     task = TASKS.build(name, assignments(settings))

@@ -16,7 +16,14 @@ LOOPBACK = "127.0.0.1"
 
 def watch(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a study, or its YAML file.")],
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; others can then ask too.")] = LOOPBACK,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="The address to listen on; with another than 127.0.0.1 other machines can connect, with the token.",
+        ),
+    ] = LOOPBACK,
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Which port; 0 is any that is free.")] = 0,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser of this machine.")] = False,
 ) -> None:

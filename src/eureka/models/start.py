@@ -19,19 +19,21 @@ class StartKind:
 
 
 STARTS: Mapping[Start, StartKind] = {
-    "paper": StartKind("all weights as they are drawn, as the paper has it"),
-    "clear_positions": StartKind("learned positions as loud as the content that they are added to", positions=1.0),
+    "paper": StartKind("the default initialisation: all weights as the model draws them, as in the paper"),
+    "clear_positions": StartKind("learned positions as large as the content that they are added to", positions=1.0),
     "clear": StartKind(
-        "learned positions as loud as the content, and W_Q and W_K so that the rows of the logits have a spread of 1",
+        "learned positions as large as the content, and W_Q and W_K so that the rows of the logits have a spread of 1",
         positions=1.0,
         logits=1.0,
     ),
 }
 
 EXPLANATION = (
-    "A start is what a model has before its first step, whatever the fix. A transformer waits when what it must address by"
-    " is faint (positions of 0.02 beside contents of 0.1 or more) and when what it addresses with is flat (logits that"
-    " hardly differ from key to key). A clear start measures both on one batch and rescales learned positions, and W_Q and"
-    " W_K layer after layer; directions stay as they were drawn, and nothing is added at run time. Compare starts with"
-    " `eureka compare RECIPE --start paper,clear`; for a model of your own call `eureka.clear_start(model, inputs)`."
+    "A start is what a model has before its first step, whatever the fix. Attention finds a token by its position or by its"
+    " content. In a new model, position embeddings are often far smaller than the content that they are added to (0.02 beside"
+    " 0.1 or more), and the logits of a row are almost equal for all keys: attention is near uniform, and W_Q and W_K get"
+    " little gradient. A clear start runs one batch and rescales position embeddings to the size of the content, and W_Q and"
+    " W_K, layer after layer, until a row of logits has a standard deviation of 1. Only the scale of these weights changes, and"
+    " nothing is added at run time. Compare starts with `eureka compare RECIPE --start paper,clear`; for a model of your own call"
+    " `eureka.clear_start(model, inputs)`."
 )

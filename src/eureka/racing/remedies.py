@@ -252,7 +252,7 @@ CATALOGUE: tuple[Remedy, ...] = (
     made_of("rate_x10", "ten times the learning rate", factor=10),
     made_of(
         "clear_norm_softmax_x10",
-        "learned positions as loud as the content, NormSoftmax, and ten times the learning rate",
+        "learned positions as large as the content, NormSoftmax, and ten times the learning rate",
         weights=[CLEAR_POSITIONS],
         lasting=[NORM_SOFTMAX],
         factor=10,
@@ -261,7 +261,7 @@ CATALOGUE: tuple[Remedy, ...] = (
     ),
     made_of(
         "start_over_x10",
-        "a new start: every weight matrix drawn anew, learned positions as loud as the content, NormSoftmax, ten times the rate",
+        "a new start: every weight matrix drawn anew, learned positions as large as the content, NormSoftmax, ten times the rate",
         weights=[drawn_anew, CLEAR_POSITIONS],
         lasting=[NORM_SOFTMAX],
         factor=10,
@@ -271,7 +271,7 @@ CATALOGUE: tuple[Remedy, ...] = (
     ),
     made_of(
         "clear_norm_softmax",
-        "learned positions as loud as the content, and NormSoftmax",
+        "learned positions as large as the content, and NormSoftmax",
         weights=[CLEAR_POSITIONS],
         lasting=[NORM_SOFTMAX],
         any_part=True,
@@ -279,7 +279,7 @@ CATALOGUE: tuple[Remedy, ...] = (
     ),
     made_of(
         "start_over",
-        "a new start: every weight matrix drawn anew, learned positions as loud as the content, and NormSoftmax",
+        "a new start: every weight matrix drawn anew, learned positions as large as the content, and NormSoftmax",
         weights=[drawn_anew, CLEAR_POSITIONS],
         lasting=[NORM_SOFTMAX],
         any_part=True,
@@ -296,7 +296,7 @@ CATALOGUE: tuple[Remedy, ...] = (
     ),
     made_of(
         "clear_start",
-        "learned positions as loud as the content, and W_Q and W_K with a spread of 1",
+        "learned positions as large as the content, and W_Q and W_K with a spread of 1",
         weights=[rescaled(1.0, 1.0)],
         code="eureka.clear_start(model, inputs, trained=True)",
     ),
@@ -310,7 +310,7 @@ CATALOGUE: tuple[Remedy, ...] = (
         "norm_softmax", "attention logits divided by the standard deviation of their row", lasting=[NORM_SOFTMAX], code=PATCH
     ),
     made_of("fresh_optimizer", "the optimiser forgets its moments", weights=[fresh_optimizer], code="optimizer.state.clear()"),
-    made_of("clear_positions", "learned positions as loud as the content", weights=[CLEAR_POSITIONS], code=CLEAR),
+    made_of("clear_positions", "learned positions as large as the content", weights=[CLEAR_POSITIONS], code=CLEAR),
     made_of(
         "temperature_1",
         "softmax at a temperature of 1",

@@ -1,4 +1,4 @@
-"""Clear start: positions as loud as the content, logits with a spread, before the first step of training."""
+"""Clear start: positions as large as the content, logits with a spread, before the first step of training."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def _positions_notes(found: Search, drawn: frozenset[str], seed: int) -> list[st
 
 
 def _later_notes(found: Search) -> list[str]:
-    """What is added to the outcome of an attention: what is loud there depends on everything before it."""
+    """What is added to the outcome of an attention: how large it is there depends on everything before it."""
     scaled = frozenset[str]().union(*(addition.sources for addition in found.learned))
     later = frozenset[str]().union(*(addition.sources for addition in found.later))
     notes = []

@@ -53,7 +53,7 @@ def check(exam: Exam) -> Iterator[Finding]:
     elif ratio is not None and ratio < FAINT:
         found = exam.unlocks(lambda fork: _louder(exam, fork), count=LONG) if ratio > 0 and added else None
         if found is not None:
-            told.append(f"When they are as loud as the content, the loss falls by {percent(found.share, 1)} in {LONG} steps.")
+            told.append(f"When they are as large as the content, the loss falls by {percent(found.share, 1)} in {LONG} steps.")
         if found is not None or (ratio < DROWNED and (added or order is None or _sees_no_order(exam))):
             yield _missing(told, 0.9 if found is not None else 0.8)
 
@@ -120,7 +120,7 @@ def _missing(evidence: list[str], sure: float) -> Finding:
         sure=sure,
         explains=0.93,
         evidence=tuple(evidence),
-        advice="add learned positions to the tokens, or make them as loud as the content.",
+        advice="add learned positions to the tokens, or make them as large as the content.",
         code="eureka.clear_start(model, inputs, logits=None, trained=True)",
     )
 
