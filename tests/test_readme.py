@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import ROOT, blocks, check_shell, lines, reduced, write_log
+from tests.pages import ROOT, blocks, check_shell, inline_commands, lines, reduced, write_log
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -29,7 +29,7 @@ def my_function():
 def commands() -> set[str]:
     """Those of blocks and those within sentences."""
     shown = [line for block in blocks(README) if block.language == "sh" for line in lines(block)]
-    return {line for line in shown if line.startswith("eureka ")} | set(re.findall(r"`(eureka [^`…]+)`", README))
+    return {line for line in shown if line.startswith("eureka ")} | set(inline_commands(README))
 
 
 def run_eureka(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
