@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import eureka
+from eureka.probes.additions import Addition
 from tests.starts.twins import changed, refusal, state
 
 SAMPLES, TOKENS, FEATURES, DIM = 6, 16, 5, 32
@@ -334,3 +335,8 @@ def test_batch_norms_that_are_drawn_are_no_sign_of_training() -> None:
     model = Normed()
     nn.init.normal_(model.norm.weight)
     assert eureka.clear_start(model, batch()).positions
+
+
+def test_the_sums_of_an_empty_batch_add_no_positions() -> None:
+    empty = torch.empty(0, TOKENS, DIM)
+    assert not Addition(empty, empty, frozenset({"positions"}), frozenset(), spans_tokens=True, counted=False).adds_positions()

@@ -56,7 +56,7 @@ class Addition:
 
     def adds_positions(self) -> bool:
         """Whether the term is positions and the rest is content, and no mask that the term is a bias beside."""
-        if not self.spans_tokens or self.rest.min().item() <= NEVER:
+        if not self.spans_tokens or not self.rest.numel() or self.rest.min().item() <= NEVER:
             return False
         over_tokens = self._over_tokens(self.term)
         if over_tokens > 0 and self.counted and self.varies():

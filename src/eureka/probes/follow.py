@@ -66,8 +66,8 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @property
     def sums(self) -> list[Sum]:
         """Those that were not added to logits."""
-        made = itertools.chain(self._made, itertools.repeat(0))
-        return [one for one, where in zip(self._sums, made, strict=False) if where not in self._biases]
+        made = itertools.chain(self._made, itertools.repeat(0))  # 0 for one that is about to be made
+        return [one for one, where in zip(self._sums, made, strict=False) if not where or where not in self._biases]
 
     def reached(self, site: Site, call: AttentionCall) -> None:
         """An observer of attention calls."""
