@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 PICTURE = RESULTS / "every_rate" / "windows.png"
 ARMS = {
-    "softmax": "softmax, as drawn",
-    "norm_softmax": "NormSoftmax, as drawn",
+    "softmax": "softmax, default",
+    "norm_softmax": "NormSoftmax, default",
     "softmax (start=clear_positions)": "softmax, clear positions",
     "softmax (start=clear)": "softmax, clear start",
     "norm_softmax (start=clear_positions)": "NormSoftmax, clear positions",
