@@ -9,12 +9,18 @@ import pytest
 from PIL import Image
 
 from benchmarks.committed import RESULTS
-from benchmarks.windows import ARMS, DRAWN, PICTURE, digest, draw, told, window
+from benchmarks.windows import ARMS, DRAWN, PICTURE, README, digest, draw, filled, table, told, window
 
 
 def test_the_committed_picture_is_drawn_from_the_tables_of_today() -> None:
     with Image.open(PICTURE) as picture:
         assert picture.info["Description"] == digest(DRAWN), "python -m benchmarks.windows draws it"
+
+
+def test_the_table_of_the_readme_is_that_of_today() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert table(DRAWN) in text
+    assert text == filled(text), "python -m benchmarks.windows writes it"
 
 
 @pytest.mark.parametrize("name", DRAWN)
