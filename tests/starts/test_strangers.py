@@ -76,6 +76,25 @@ class Biased(nn.Module):
         return self.attend(self.embed(x), (beside + self.bias)[:, None])  # type: ignore[no-any-return]
 
 
+class Altered(Biased):
+    """Computes something else from its bias, in other memory, before it hands it on."""
+
+    def __init__(self, alter: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(None)
+        self.alter = alter
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attend(self.embed(x), self.alter((self.bias - torch.cdist(x, x))[:, None]))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("alter", [lambda m: 0.5 * m, lambda m: m.repeat(1, 4, 1, 1), lambda m: m.tril(), torch.clone])
+def test_a_bias_that_is_altered_on_its_way_to_the_logits_is_no_position(alter: Callable[[Tensor], Tensor]) -> None:
+    model = Altered(alter)
+    before = state(model)
+    assert eureka.clear_start(model, batch()).positions == ()
+    assert "bias" not in changed(model, before)
+
+
 @pytest.mark.parametrize("hide", [-1e4, torch.finfo(torch.float32).min, None])
 def test_a_bias_of_the_logits_is_no_position(hide: float | None) -> None:
     model = Biased(hide)

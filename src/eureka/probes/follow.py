@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -40,22 +39,24 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows which tensors come from parameters and buffers alone, and keeps the sums they are part of.
 
     After the first attention only sums of two such tensors are kept, as of a decoder that embeds its own tokens, and sums with a
-    term of its own for each token. A sum that is handed to an attention as its bias is none of them.
+    term of its own for each token. A sum that reaches an attention only by its mask, as a bias of the logits, is none of them.
     Tensors are known by their storage, which views share. They are kept alive, so that no storage is used twice.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._sums: list[Sum] = []
-        self._made: list[int] = []
-        """The storage of the result of each of the first sums."""
-        self._biases: set[int] = set()
-        """The storages of what was added to logits."""
+        self._parts: dict[int, frozenset[int]] = {}
+        """Of each storage the sums that it was computed from, by their places; kept until the first attention."""
+        self._content: frozenset[int] = frozenset()
+        """The sums that q, k and v of the first attention were computed from."""
+        self._biases: frozenset[int] = frozenset()
+        """Those that only masks were computed from."""
         self.attention: tuple[Site, int] | None = None
         """The first site that was called, and the samples that it was called with."""
         self.past = False
         """Whether there was an attention, at a site or not."""
-        self._armed, self._inside = 0, False
+        self._armed, self._inside, self._noted = 0, False, 0
         self._counted: set[int] = set()
         self._sources: dict[int, Sources] = {}
         self._alive: list[Tensor] = []
@@ -66,16 +67,16 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @property
     def sums(self) -> list[Sum]:
         """Those that were not added to logits."""
-        made = itertools.chain(self._made, itertools.repeat(0))  # 0 for one that is about to be made
-        return [one for one, where in zip(self._sums, made, strict=False) if not where or where not in self._biases]
+        return [one for place, one in enumerate(self._sums) if place not in self._biases]
 
     def reached(self, site: Site, call: AttentionCall) -> None:
         """An observer of attention calls."""
         self.past = True
-        if isinstance(call.mask, Bias):
-            self._biases.add(_storage(call.mask.bias))
         if self.attention is None:
             self.attention = site, call.q.shape[0]
+            self._content = self._parts_of((call.q, call.k, call.v))
+        if isinstance(call.mask, Bias):
+            self._biases |= self._parts_of((call.mask.bias,)) - self._content
 
     def arm(self, *_: Any) -> None:
         """A hook: what is computed from the first product of q and k on counts as data."""
@@ -108,9 +109,8 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def after(self, func: Any, args: Any, kwargs: Any, result: Any, sources: Sources | None) -> None:
         """Note where the result comes from, and what was written into."""
-        if len(self._made) < len(self._sums):
-            self._made += [_storage(result)] * (len(self._sums) - len(self._made))
-            self._alive.append(result)
+        if not self.past:
+            self._note_parts((args, kwargs), result)
         if func.overloadpacket is aten.embedding and _count(args[1]):
             self._counted.add(_storage(result))
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
@@ -118,6 +118,20 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
             named[argument.name] for argument in func._schema.arguments if argument.name in named and _is_written(argument)
         ]
         self._note(tree_leaves(written), tree_leaves(result), sources)
+
+    def _note_parts(self, given: Any, result: Any) -> None:
+        """Note which sums the result was computed from; those of this very operation are the ones that no storage has yet."""
+        new = frozenset(range(self._noted, len(self._sums)))
+        self._noted = len(self._sums)
+        parts = self._parts_of(tree_leaves(given)) | new
+        for tensor in tree_leaves(result) if parts else ():
+            if isinstance(tensor, Tensor):
+                self._parts[_storage(tensor)] = self._parts_of((tensor,)) | parts
+                self._alive.append(tensor)
+
+    def _parts_of(self, tensors: Iterable[Any]) -> frozenset[int]:
+        found = (self._parts.get(_storage(tensor)) for tensor in tensors if isinstance(tensor, Tensor))
+        return frozenset[int]().union(*filter(None, found))
 
     def _attends(self, func: Any, args: Any) -> bool:
         """Whether an operation multiplies two tensors of which neither is a parameter, as q and k, or is a softmax."""
