@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 
 import eureka
 from eureka.errors import RequestError, WorkError
+from eureka.patching.attach import find_sites
+from eureka.probes.capture import capture
 
 B, N, E, H = 3, 6, 12, 2
 D = E // H
@@ -155,6 +158,53 @@ def test_a_probe_sees_attention_that_is_written_out() -> None:
     with eureka.AttentionProbe(model) as probe, probe.look():
         model(given())
     assert len(probe.records[0].sites[0].values["entropy"]) == H
+
+
+@pytest.mark.parametrize("fix", [None, "norm_softmax"])
+@pytest.mark.parametrize("cls", FOLLOWED, ids=lambda cls: cls.__name__)
+def test_observers_see_the_values_that_its_weights_are_multiplied_with(cls: Callable[[], nn.Module], fix: str | None) -> None:
+    model, x = cls().double(), given()
+    with eureka.patch(model, fix) if fix else nullcontext(), capture(model, find_sites(model).sites) as calls, torch.no_grad():
+        model(x)
+    (call,) = calls[0]
+    assert call.v is not None
+    for found, wanted in zip((call.k, call.v), model.heads(x)[1:], strict=True):  # type: ignore[operator]
+        assert torch.equal(found, wanted)
+    assert (call.operator is None) is (fix is None)
+
+
+class Mixed(Base):
+    """Heads are mixed after the softmax, so that no head has values of its own; it attends twice."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(2):
+            q, k, v = self.heads(x)
+            weights = (q @ k.transpose(-2, -1)).softmax(-1)
+            x = (weights.flip(1).cumsum(dim=1) @ v).transpose(1, 2).flatten(2)
+        return x
+
+
+def test_values_that_are_not_met_are_none_and_no_call_is_lost() -> None:
+    model, x = Mixed().double(), given()
+    with capture(model, find_sites(model).sites) as calls, torch.no_grad():
+        model(x)
+    assert [call.v for call in calls[0]] == [None, None]
+    q, k, _ = model.heads(x)
+    torch.testing.assert_close(calls[0][0].q, q * D**0.5)
+    assert torch.equal(calls[0][0].k, k)
+    with pytest.raises(RequestError, match="Mixed writes its attention out, and its values could not be followed"):
+        eureka.linear_probes(model, (x, {"odd": torch.arange(B) % 2}))
+
+
+def test_linear_probes_read_the_same_off_attention_that_is_written_out() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(64, N, E)
+    answers = {"sign": (x[:, 0, 0] > 0).long()}
+    written, fused = (eureka.linear_probes(model, (x, answers)) for model in (Plain(), Inner()))
+    assert [(probe.representation, probe.head) for probe in written] == [(probe.representation, probe.head) for probe in fused]
+    assert {probe.representation for probe in written} == {"q", "k", "v", "z"}
+    for one, other in zip(written, fused, strict=True):
+        assert one.bits == pytest.approx(other.bits, rel=1e-3)
 
 
 def test_autocast_and_compilation_reach_it() -> None:

@@ -276,14 +276,44 @@ def test_an_unfused_switch_as_timm_has_it_is_turned_on_and_back() -> None:
     assert torch.equal(model(x), plain)
 
 
-def test_a_patched_module_that_goes_its_own_way_says_so() -> None:
+@pytest.mark.parametrize("fix", ["softmax", "norm_softmax"])
+def test_a_branch_that_writes_attention_out_goes_to_the_operator_too(fix: str) -> None:
     model, x = made(lambda: Sometimes(True))
-    model.slow = True
-    with (
-        eureka.patch(model, "softmax"),
-        pytest.raises(WorkError, match="Sometimes was patched, but this call of it made no attention"),
-    ):
+    plain = model(x)
+    with eureka.patch(model, fix):
+        fused = model(x)
+        model.slow = True
+        torch.testing.assert_close(model(x), fused)
+    assert torch.allclose(fused, plain) is (fix == "softmax")
+    torch.testing.assert_close(model(x), plain)
+    assert type(model) is Sometimes
+
+
+def test_a_control_that_needs_values_says_so_in_a_branch_that_writes_attention_out() -> None:
+    model, x = made(lambda: Sometimes(True))
+    with eureka.patch(model, "gradient_balance"):
         model(x)
+        model.slow = True
+        with pytest.raises(
+            WorkError, match="Sometimes writes its softmax out here, where GradientBalance cannot reach its values"
+        ):
+            model(x)
+
+
+class Seldom(Sometimes):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        weights: Tensor = (q @ k.transpose(-2, -1)).tanh().softmax(-1)
+        return (weights @ v).transpose(1, 2).flatten(2) if self.slow else super().forward(x)
+
+
+def test_a_patched_module_that_goes_its_own_way_says_so() -> None:
+    model, x = made(lambda: Seldom(True))
+    with eureka.patch(model, "softmax"):
+        model(x)  # a softmax that it takes besides is its own matter
+        model.slow = True
+        with pytest.raises(WorkError, match="Seldom was patched, but this call of it made no attention"):
+            model(x)
 
 
 class ByHand(Base):
@@ -368,7 +398,7 @@ def test_something_that_is_no_model_is_refused() -> None:
 
 
 def test_a_patch_says_where_a_branch_may_avoid_it() -> None:
-    class Branching(ByHand):
+    class Branching(nn.Module):
         fused = True
 
         def forward(self, x: Tensor) -> Tensor:

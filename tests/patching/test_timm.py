@@ -56,6 +56,10 @@ def test_a_probe_splits_the_weight_of_q_k_and_v(fused: bool) -> None:
     assert model.blocks[0].attn.fused_attn is fused
 
 
-def test_attention_that_computes_its_own_softmax_is_refused_in_a_sentence() -> None:
-    with pytest.raises(eureka.RequestError, match="computes the softmax of attention by itself"):
-        eureka.patch(timm.create_model("swinv2_tiny_window8_256", num_classes=3), "softmax")
+def test_attention_that_writes_its_softmax_out_is_followed() -> None:
+    torch.manual_seed(0)
+    model, x = timm.create_model("swinv2_tiny_window8_256", num_classes=3).eval(), torch.randn(2, 3, 256, 256)
+    plain = model(x)
+    with eureka.patch(model, "softmax") as patched:
+        assert {site.kind for site in patched.sites} == {"by_hand"}
+        torch.testing.assert_close(model(x), plain, rtol=1e-4, atol=1e-4)

@@ -81,8 +81,6 @@ CLIP, ENCODER, DECODER = (
     "encoder.embed_positions.weight",
     "decoder.embed_positions.weight",
 )
-INSIDE = "and act inside the attention"
-BY_ITSELF = "computes the softmax of attention by itself"
 ABSOLUTE = {"use_absolute_position_embeddings": True}
 
 FAMILIES = {
@@ -102,10 +100,11 @@ FAMILIES = {
     "ELECTRA": Family("ElectraModel", TEXT | {"embedding_size": 8}, positions=TABLE),
     "RoBERTa": Family("RobertaModel", TEXT, positions=TABLE),
     "XLM-R": Family("XLMRobertaModel", TEXT, positions=TABLE),
-    "MPNet": Family("MPNetModel", TEXT, positions=TABLE, sites=0, says=BY_ITSELF),
+    "MPNet": Family("MPNetModel", TEXT, positions=TABLE, biased=True),
     "ModernBERT": Family("ModernBertModel", TEXT | {"cls_token_id": 1, "sep_token_id": 2}, says="are rotary"),
     "GPT-2": Family("GPT2Model", GPT | {"n_embd": 16, "n_positions": 32}, positions=("wpe.weight",)),
-    "GPT-Neo": Family("GPTNeoModel", NEO, positions=("wpe.weight",), sites=0, says=BY_ITSELF),
+    "GPT-Neo": Family("GPTNeoModel", NEO, positions=("wpe.weight",)),
+    "GPT-J": Family("GPTJModel", GPT | {"n_embd": 16, "rotary_dim": 4}, says="are rotary"),
     "GPT-NeoX": Family("GPTNeoXModel", TEXT, says="are rotary"),
     "OPT": Family("OPTModel", TEXT | {"ffn_dim": 32, "word_embed_proj_dim": 16}, positions=(DECODER,)),
     "Llama": Family("LlamaModel", GROUPED, says="are rotary"),
@@ -113,6 +112,7 @@ FAMILIES = {
     "Falcon": Family("FalconModel", GROUPED | {"new_decoder_architecture": True, "num_kv_heads": 2}, says="are rotary"),
     "Falcon, one key": Family("FalconModel", GROUPED, says="are rotary"),
     "Falcon, ALiBi": Family("FalconModel", GROUPED | {"alibi": True}, says="are ALiBi", biased=True),
+    "BLOOM": Family("BloomModel", GPT | {"hidden_size": 16}, says="are ALiBi", biased=True),
     "CTRL": Family("CTRLModel", CTRL, says="are fixed (pos_encoding)"),
     "T5": Family("T5EncoderModel", T5, says="are relative", biased=True),
     "BART": Family("BartModel", PAIR, two_texts(), (ENCODER, DECODER), sites=3),
@@ -126,9 +126,7 @@ FAMILIES = {
 REFUSED = {
     "ALBERT": Family("AlbertModel", TEXT | {"embedding_size": 8}, says="layers share them"),
     "Qwen3": Family("Qwen3Model", GROUPED | {"head_dim": 8}, says="a norm stands between"),
-    "BLOOM": Family("BloomModel", GPT | {"hidden_size": 16}, says=f"are ALiBi {INSIDE}; h.0.self_attention {BY_ITSELF}"),
-    "GPT-J": Family("GPTJModel", GPT | {"n_embd": 16, "rotary_dim": 4}, says=f"are rotary {INSIDE}; h.0.attn {BY_ITSELF}"),
-    "Swin V2": Family("Swinv2Model", WINDOWS, PATCHES, says=f"are relative {INSIDE}; "),
+    "Swin V2": Family("Swinv2Model", WINDOWS, PATCHES, says="a norm stands between"),
 }
 
 

@@ -334,6 +334,29 @@ def test_a_weight_that_is_computed_anew_is_named() -> None:
     assert note.endswith("it makes q by q, whose weight is no parameter (it is computed anew, or quantised).")
 
 
+class ShiftedWindows(Model):
+    """Windows are samples; the second layer adds a learned bias to a fixed mask of each window, as Swin of timm does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again, self.bias = Attend(), nn.Parameter(0.02 * torch.randn(1, 4, 16, 16))
+        shifts = torch.where(torch.rand(2, 16, 16) > 0.3, 0.0, -100.0)
+        self.register_buffer("shifts", shifts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert isinstance(self.shifts, Tensor)
+        mask = self.shifts[None].expand(len(x) // 2, -1, -1, -1).reshape(-1, 1, 16, 16).expand(-1, 4, -1, -1)
+        return self.again(super().forward(x), self.bias + mask)  # type: ignore[no-any-return]
+
+
+def test_a_bias_of_later_logits_that_is_added_to_a_fixed_mask_is_no_position() -> None:
+    model = ShiftedWindows()
+    before = state(model)
+    start = eureka.clear_start(model, batch(), logits=None)
+    assert [row.parameters for row in start.positions] == [("positions",)]
+    assert changed(model, before) == {"positions"}
+
+
 class Branching(Attend):
     """Has the fused function in its code, and goes another way."""
 
@@ -344,10 +367,10 @@ class Branching(Attend):
         return x + ((q @ k.transpose(-2, -1)).exp() @ v).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
 
 
-def test_a_branch_without_the_fused_function_is_a_cause_that_is_named() -> None:
+def test_a_branch_that_attends_without_any_softmax_is_a_cause_that_is_named() -> None:
     model = Model()
     model.attend = Branching()
-    assert "its code took a branch without F.scaled_dot_product_attention" in refusal(model, batch())
+    assert "its code attends in a way that could not be followed" in refusal(model, batch())
 
 
 def test_batch_norms_that_are_drawn_are_no_sign_of_training() -> None:

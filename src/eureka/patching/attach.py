@@ -17,12 +17,12 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
-from eureka.patching.by_hand import ByHandSite
+from eureka.patching.by_hand import BranchingSite, ByHandSite
 from eureka.patching.hugging_face import HuggingFaceSite
 from eureka.patching.multihead import MultiheadSite
 from eureka.patching.sdpa import CallSite
 from eureka.patching.selfcheck import SelfCheck
-from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
+from eureka.patching.sites import Found, Layers, Site, by_hand, find_sites, is_written_out, select_sites
 from eureka.patching.slot import (
     LOCK,
     SLOTS,
@@ -35,7 +35,18 @@ from eureka.patching.slot import (
     update_submodule,
 )
 
-__all__ = ["AttentionCall", "Found", "Layers", "OptimiserSteps", "Site", "attached", "detach_all", "find_sites", "select_sites"]
+__all__ = [
+    "AttentionCall",
+    "Found",
+    "Layers",
+    "OptimiserSteps",
+    "Site",
+    "attached",
+    "by_hand",
+    "detach_all",
+    "find_sites",
+    "select_sites",
+]
 
 MIXINS: dict[str, Any] = {"multihead": MultiheadSite, "hugging_face": HuggingFaceSite, "call": CallSite, "by_hand": ByHandSite}
 SWITCHES = "_eureka_switches"
@@ -121,7 +132,8 @@ def _swap_class(site: Site) -> None:
         raise RequestError(
             f"{site.name} has a forward of its own on the instance, set by another tool; patch before that tool runs."
         )
-    site.module.__class__ = swapped_class(base_class(site.module), MIXINS[site.kind], site.methods)
+    mixin = BranchingSite if site.kind == "call" and is_written_out(site.module) else MIXINS[site.kind]
+    site.module.__class__ = swapped_class(base_class(site.module), mixin, site.methods)
 
 
 def _check_implementation(site: Site) -> None:

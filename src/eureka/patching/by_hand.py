@@ -5,8 +5,9 @@ done to it. When a softmax over the last dimension meets one, q, k and the scale
 
     logits = scale·q·k + rest
 
-The weights of the operator are returned in place of that softmax; dropout and the product with v stay the module's own. If the
-module calls F.scaled_dot_product_attention instead, in a way that its code does not show, that call goes to the operator.
+The weights of the operator are returned in place of that softmax; dropout and the product with v stay the module's own. The
+weights are followed to that product, so that observers see v too. If the module calls F.scaled_dot_product_attention instead, in
+another branch or in a way that its code does not show, that call goes to the operator.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -26,9 +28,10 @@ from eureka.attention.explicit import full_precision, logits_of, wide
 from eureka.attention.fused import plain_beta
 from eureka.attention.mask import Bias, Mask, NoMask
 from eureka.attention.operator import Operator
-from eureka.patching.einsum import as_product
+from eureka.errors import WorkError
+from eureka.patching.einsum import as_product, values_in
 from eureka.patching.masks import rescaled
-from eureka.patching.sdpa import ORIGINAL, current, detour, inside_operator, running, uncompiled_method
+from eureka.patching.sdpa import ORIGINAL, current, detour, detoured, inside_operator, running, uncompiled_method
 from eureka.patching.selfcheck import PLAIN, due, verify
 from eureka.patching.slot import SUBMODULE, base_class, observe
 
@@ -42,12 +45,18 @@ class ByHandSite(nn.Module):
         return uncompiled_method(_run, name)
 
 
+class BranchingSite(ByHandSite):
+    """A module that calls F.scaled_dot_product_attention in one branch and writes attention out in another, as in nanoGPT."""
+
+
 def _run(module: nn.Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     frame = current()
     function = getattr(base_class(module), name)
     if frame is not None and frame.module is module:  # one wrapped method called another
         return function(module, *args, **kwargs)
-    with running(module, takes_calls=True, idle=True), Follower(module):
+    alone = not isinstance(module, BranchingSite)
+    around = nullcontext() if alone else detoured(module)
+    with around, running(module, takes_calls=True, idle=alone), Follower(module, alone=alone):
         return function(module, *args, **kwargs)
 
 
@@ -66,13 +75,27 @@ class Product:
     """Whether nothing was done to it but scaling."""
 
 
-class Follower(TorchFunctionMode):
-    """Follows products to their softmax while a module runs."""
+class Weights(NamedTuple):
+    """A tensor that is the weights of an attention, perhaps thinned out: what an observer is told of it, but for v."""
 
-    def __init__(self, module: nn.Module) -> None:
+    q: Tensor
+    k: Tensor
+    mask: Mask
+    operator: Operator | None
+
+
+class Follower(TorchFunctionMode):
+    """Follows products to their softmax, and weights to their values, while a module runs.
+
+    alone   whether its softmax is all the attention there is: then one that cannot be swapped is an error
+    """
+
+    def __init__(self, module: nn.Module, *, alone: bool = True) -> None:
         super().__init__()
-        self._module = module
-        self._products: dict[int, tuple[Callable[[], Tensor | None], Product]] = {}
+        self._module, self._alone = module, alone
+        self._known: dict[int, tuple[Callable[[], Tensor | None], Product | Weights]] = {}
+        self._unseen: Weights | None = None
+        """A call that no observer was told of yet, because its values were not met."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -86,26 +109,49 @@ class Follower(TorchFunctionMode):
         if func is ORIGINAL:
             return detour(*args, **kwargs)
         given = [one for one in args if self._of(one) is not None]
+        known = self._of(given[0]) if given else None
         result = func(*args, **kwargs)
-        if func in MULTIPLY and isinstance(result, Tensor):
+        if isinstance(known, Weights):
+            self._weighted(func, args, kwargs, given[0], known, result)
+        elif func in MULTIPLY and isinstance(result, Tensor):
             self._multiplied(func, args, kwargs, result)
-        elif given:
-            self._follow(func, args, kwargs, given[0], result)
+        elif known is not None:
+            self._follow(func, args, kwargs, given[0], known, result)
         return result
 
     def __exit__(self, *error: Any) -> None:
-        self._products.clear()
+        if error[0] is None:
+            self._tell(None)
+        self._known.clear()
         super().__exit__(*error)  # type: ignore[no-untyped-call]
 
-    def _of(self, value: Any) -> Product | None:
-        held = self._products.get(id(value)) if isinstance(value, Tensor) else None
+    def _of(self, value: Any) -> Product | Weights | None:
+        held = self._known.get(id(value)) if isinstance(value, Tensor) else None
         return held[1] if held is not None and held[0]() is value else None
 
-    def _keep(self, tensor: Any, product: Product) -> None:
-        """Know a tensor as a product for as long as it lives."""
+    def _keep(self, tensor: Any, what: Product | Weights) -> None:
+        """Know a tensor as a product or as weights for as long as it lives."""
         if isinstance(tensor, Tensor):
             number = id(tensor)
-            self._products[number] = (weakref.ref(tensor, lambda _: self._products.pop(number, None)), product)
+            self._known[number] = (weakref.ref(tensor, lambda _: self._known.pop(number, None)), what)
+
+    def _weighted(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], tensor: Tensor, of: Weights, result: Any
+    ) -> None:
+        """What a function makes of weights: it keeps them, or mixes values with them."""
+        if func.__name__.strip("_") in (*SAME_VALUES, *THINNING):
+            self._keep(tensor if result is None else result, of)
+        elif func in MULTIPLY and of is self._unseen:
+            right = _argument(args, kwargs, 1, "mat2" if func in BMM else "other")
+            values = values_in(args, tensor) if func is torch.einsum else right if args[0] is tensor else None
+            self._tell(_values(values, tensor, of.q.shape))
+
+    def _tell(self, values: Tensor | None) -> None:
+        """Tell the observers of the call that they were not told of yet."""
+        call, self._unseen = self._unseen, None
+        if call is not None:
+            with inside_operator():
+                observe(self._module, SUBMODULE, call.q, call.k, values, call.mask, call.operator)
 
     def _multiplied(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Tensor) -> None:
         """A product of two tensors may be q·k."""
@@ -127,10 +173,15 @@ class Follower(TorchFunctionMode):
             self._keep(result, Product(left, right.transpose(-1, -2), lead, scale, bare))
 
     def _follow(
-        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], tensor: Tensor, result: Any
+        self,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        tensor: Tensor,
+        product: Product,
+        result: Any,
     ) -> None:
         """What a function makes of a product; a function that is not known here ends the trail."""
-        product = self._products[id(tensor)][1]
         name = func.__name__.strip("_")
         if result is not None and not isinstance(result, Tensor):
             return
@@ -150,23 +201,34 @@ class Follower(TorchFunctionMode):
         logits: Tensor = _first(args, kwargs)
         product, frame = self._of(logits), current()
         assert frame is not None
-        if product is None or not _is_last(args, kwargs) or logits.shape[-2:] != (product.q.shape[-2], product.k.shape[-2]):
-            frame.missed = frame.missed or product is not None or (_is_last(args, kwargs) and logits.dim() >= 3)
+        fits = isinstance(product, Product) and logits.shape[-2:] == (product.q.shape[-2], product.k.shape[-2])
+        if not isinstance(product, Product) or not fits or not _is_last(args, kwargs):
+            doubtful = product is not None or (_is_last(args, kwargs) and logits.dim() >= 3)
+            frame.missed = frame.missed or (self._alone and doubtful)
             return func(*args, **kwargs)
         frame.reached = True
         if 0 in logits.shape:
             return func(*args, **kwargs)
+        self._tell(None)
         with inside_operator():
-            return self._weights(product, logits, func, args, kwargs)
+            weights = self._weights(product, logits, func, args, kwargs)
+        if self._unseen is not None:
+            self._keep(weights, self._unseen)
+        return weights
 
     def _weights(
         self, product: Product, logits: Tensor, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         operator: Operator | None = getattr(self._module, SUBMODULE, None)
         q, k, mask = _parts(product, logits, _heads(self._module))
-        observe(self._module, SUBMODULE, q, k, k, mask, operator)
+        self._unseen = Weights(q, k, mask, operator)
         if operator is None:
             return func(*args, **kwargs)
+        if operator.needs_values:
+            raise WorkError(
+                f"{type(self._module).__name__} writes its softmax out here, where {type(operator).__name__} cannot reach its"
+                " values; leave it out with layers=…, or make it call F.scaled_dot_product_attention."
+            )
         dtype = kwargs.get("dtype") or next((one for one in args if isinstance(one, torch.dtype)), None) or logits.dtype
 
         def weights(operator: Operator) -> Tensor:
@@ -187,6 +249,17 @@ def _parts(product: Product, logits: Tensor, heads: int | None) -> tuple[Tensor,
         return q, k, NoMask()
     with full_precision(q):
         return q, k, Bias(wide(logits.reshape(*lead, queries, keys)) - logits_of(q * plain_beta(q), k))
+
+
+def _values(values: Any, weights: Tensor, shape: Sequence[int]) -> Tensor | None:
+    """Values that (…, Q, K) weights were multiplied with, (B, H, K, D); one head for all is repeated. None if they do not fit."""
+    lead = weights.shape[:-2]
+    if not isinstance(values, Tensor) or not 2 <= values.dim() <= weights.dim() or values.shape[-2] != weights.shape[-1]:
+        return None
+    own = (1,) * (weights.dim() - values.dim()) + tuple(values.shape[:-2])
+    if any(size not in (1, whole) for size, whole in zip(own, lead, strict=True)) or math.prod(lead) != math.prod(shape[:2]):
+        return None
+    return values.expand(*lead, *values.shape[-2:]).reshape(*shape[:2], *values.shape[-2:])
 
 
 def _lead(logits: Tensor, heads: int | None) -> tuple[int, int]:
@@ -255,3 +328,5 @@ ADDING = {
     *("maximum", "max", "clamp", "clamp_", "clip", "clamp_min", "nan_to_num"),
 }
 """Functions that add something to some of the values, or hide some of them."""
+THINNING = {"dropout", "mul", "rmul", "imul", "masked_fill", "where", "nan_to_num"}
+"""Functions that set some of the weights to zero, or scale them, on their way to the values."""

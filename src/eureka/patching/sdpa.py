@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -133,9 +133,14 @@ def _run(module: nn.Module, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     function = getattr(base_class(module), name)
     if frame is not None and frame.module is module:  # one wrapped method called another
         return function(module, *args, **kwargs)
-    held = [(module.__dict__, key) for key, value in module.__dict__.items() if is_function(value)]
-    with _detoured([*places(base_class(module)), *held]), running(module, takes_calls=True):
+    with detoured(module), running(module, takes_calls=True):
         return function(module, *args, **kwargs)
+
+
+def detoured(module: nn.Module) -> AbstractContextManager[None]:
+    """While inside, every name by which a module reaches the function is that of the detour."""
+    held = [(module.__dict__, key) for key, value in module.__dict__.items() if is_function(value)]
+    return _detoured([*places(base_class(module)), *held])
 
 
 @cache

@@ -82,8 +82,8 @@ class Site:
 
     @property
     def other_way(self) -> str | None:
-        """Where the code of the site computes attention otherwise too, so that a branch may avoid the operator: file and line."""
-        return by_hand(self.module) if self.kind == "call" else None
+        """Where the code of the site takes a softmax that is not followed, so that a branch may avoid the operator."""
+        return by_hand(self.module) if self.kind == "call" and not is_written_out(self.module) else None
 
     @property
     def operator(self) -> Operator | None:
@@ -119,16 +119,13 @@ class Found:
     """The number of modules that were searched."""
 
 
-def find_sites(model: nn.Module, also: tuple[str, ...] = (), *, written_out: bool = True) -> Found:
-    """All sites of a model in the order of its modules; `also` names modules that are sites although their code hides it.
-
-    Where attention is written out, v is not known; who needs it asks without `written_out`, and finds these among the refused.
-    """
+def find_sites(model: nn.Module, also: tuple[str, ...] = ()) -> Found:
+    """All sites of a model in the order of its modules; `also` names modules that are sites although their code hides it."""
     with LOCK:
-        return _find_sites(model, also, written_out)
+        return _find_sites(model, also)
 
 
-def _find_sites(model: nn.Module, also: tuple[str, ...], written_out: bool) -> Found:
+def _find_sites(model: nn.Module, also: tuple[str, ...]) -> Found:
     named = dict(model.named_modules())
     for name in also:
         if name not in named:
@@ -139,9 +136,6 @@ def _find_sites(model: nn.Module, also: tuple[str, ...], written_out: bool) -> F
         if isinstance(module, Operator):
             continue
         found = list(_sites_at(name, module, name in also))
-        if not written_out and found and found[0].kind == "by_hand":
-            refused.append((name or type(module).__name__, _softmax_of(module)))
-            continue
         sites += found
         if not found and (reason := _missed(module)):
             refused.append((name or type(module).__name__, reason))

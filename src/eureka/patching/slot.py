@@ -37,10 +37,16 @@ class AttentionCall(NamedTuple):
 
     q: Tensor
     k: Tensor
-    v: Tensor
+    v: Tensor | None
+    """None where attention is written out and the product with v could not be followed."""
     mask: Mask
     operator: Operator | None
     """None if the model used its own attention."""
+
+    @property
+    def value_heads(self) -> int:
+        """How many value heads there are; as many as key heads where v was not seen."""
+        return (self.k if self.v is None else self.v).shape[1]
 
 
 Observer = Callable[[AttentionCall], None]
@@ -122,7 +128,7 @@ def _like(module: nn.Module, name: str, operator: Operator) -> Operator:
     return operator.train(module.training)
 
 
-def observe(module: nn.Module, name: str, q: Tensor, k: Tensor, v: Tensor, mask: Mask, operator: Operator | None) -> None:
+def observe(module: nn.Module, name: str, q: Tensor, k: Tensor, v: Tensor | None, mask: Mask, operator: Operator | None) -> None:
     """Report a call to the observers of a slot; compiled code is not observed."""
     if torch.compiler.is_compiling():
         return

@@ -181,7 +181,7 @@ class AttentionProbe:
                 self._measured[site.index] = head_statistics(call, self.samples)
                 if self._shown is not None and self._shown.fits(call):
                     self._measured[site.index] |= attention_scores(call, self._shown, self.samples)
-                self._heads[site.index] = {"q": call.q.shape[1], "k": call.k.shape[1], "v": call.v.shape[1]}
+                self._heads[site.index] = {"q": call.q.shape[1], "k": call.k.shape[1], "v": call.value_heads}
         except Exception as error:
             self._failed(error)
 

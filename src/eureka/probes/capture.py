@@ -42,10 +42,10 @@ def named_type(value: Any) -> str:
     return f"a {name} of {len(value)}" if isinstance(value, (list, tuple)) else f"an object of type {name}"
 
 
-def sites_of(model: nn.Module, layers: Layers | None, *, written_out: bool = True) -> list[Site]:
+def sites_of(model: nn.Module, layers: Layers | None) -> list[Site]:
     """The sites that `layers` names; an error if the model has none."""
     check_model(model)
-    found = find_sites(model, written_out=written_out)
+    found = find_sites(model)
     if not found.sites:
         raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
     return select_sites(found.sites, layers)

@@ -47,11 +47,12 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._sums: list[Sum] = []
         self._parts: dict[int, frozenset[int]] = {}
-        """Of each storage the sums that it was computed from, by their places; kept until the first attention."""
+        """Of each storage the sums that it was computed from, by their places; after the first attention only of those that come
+        from parameters and buffers alone, which are kept anyway."""
         self._content: frozenset[int] = frozenset()
-        """The sums that q, k and v of the first attention were computed from."""
-        self._biases: frozenset[int] = frozenset()
-        """Those that only masks were computed from."""
+        """The sums that q, k or v of an attention were computed from."""
+        self._masks: frozenset[int] = frozenset()
+        """Those that a mask was computed from."""
         self.attention: tuple[Site, int] | None = None
         """The first site that was called, and the samples that it was called with."""
         self.past = False
@@ -67,16 +68,17 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @property
     def sums(self) -> list[Sum]:
         """Those that were not added to logits."""
-        return [one for place, one in enumerate(self._sums) if place not in self._biases]
+        biases = self._masks - self._content
+        return [one for place, one in enumerate(self._sums) if place not in biases]
 
     def reached(self, site: Site, call: AttentionCall) -> None:
         """An observer of attention calls."""
         self.past = True
         if self.attention is None:
             self.attention = site, call.q.shape[0]
-            self._content = self._parts_of((call.q, call.k, call.v))
+        self._content |= self._parts_of((call.q, call.k, call.v))
         if isinstance(call.mask, Bias):
-            self._biases |= self._parts_of((call.mask.bias,)) - self._content
+            self._masks |= self._parts_of((call.mask.bias,))
 
     def arm(self, *_: Any) -> None:
         """A hook: what is computed from the first product of q and k on counts as data."""
@@ -109,7 +111,7 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def after(self, func: Any, args: Any, kwargs: Any, result: Any, sources: Sources | None) -> None:
         """Note where the result comes from, and what was written into."""
-        if not self.past:
+        if not self.past or sources is not None:
             self._note_parts((args, kwargs), result)
         if func.overloadpacket is aten.embedding and _count(args[1]):
             self._counted.add(_storage(result))

@@ -77,7 +77,7 @@ def induction_scores(
 
     def observe(site: Site, call: AttentionCall) -> None:
         if site.index not in found and shown.fits(call):
-            found[site.index] = attention_scores(call, shown) | copying.scores(site, call.q.shape[1], call.v.shape[1])
+            found[site.index] = attention_scores(call, shown) | copying.scores(site, call.q.shape[1], call.value_heads)
 
     with torch.no_grad(), left_alone(model), attached(model, sites, observer=observe):
         run_model(model, inputs)

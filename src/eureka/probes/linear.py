@@ -72,7 +72,7 @@ def linear_probes(
     if not chosen:
         raise RequestError(f"there is nothing to read off: the data knows {', '.join(known) or 'no intermediate answers'}.")
     found: list[LinearProbe] = []
-    places = _places(model, inputs, sites_of(model, layers, written_out=False), representations)
+    places = _places(model, inputs, sites_of(model, layers), representations)
     for place in places:
         for answer, labels in chosen.items():
             fit = fit_probe(*_paired(place.features, labels, tokens))
@@ -116,18 +116,23 @@ def _places(model: nn.Module, inputs: Any, sites: list[Site], wanted: tuple[str,
     for site in (site for site in sites if calls[site.index]):
         for kind in wanted:
             if kind != "block":
-                whole = _of_call(calls[site.index][0], kind)
+                whole = _of_call(site, calls[site.index][0], kind)
                 places += [Place(site, head, kind, whole[:, head]) for head in range(whole.shape[1])]
             elif site.index in blocks:
                 places.append(Place(site, None, kind, blocks[site.index]))
     return places
 
 
-def _of_call(call: AttentionCall, kind: str) -> Tensor:
+def _of_call(site: Site, call: AttentionCall, kind: str) -> Tensor:
     """q, k, v or the mixed values z, (B, H, N, D)."""
-    if kind == "z":
-        return operator_of(call)(call.q, call.k, call.v, call.mask)  # type: ignore[no-any-return]
-    return {"q": call.q, "k": call.k, "v": call.v}[kind]
+    if kind in "qk":
+        return call.q if kind == "q" else call.k
+    if call.v is None:
+        raise RequestError(
+            f"{site.name or type(site.module).__name__} writes its attention out, and its values could not be followed; choose"
+            " representations=… without 'v' and 'z', or leave it out with layers=…."
+        )
+    return call.v if kind == "v" else operator_of(call)(call.q, call.k, call.v, call.mask)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from eureka.probes.head_statistics import first_samples, logit_factors
 def logits_share(call: AttentionCall, samples: int | None = None) -> list[float]:
     """The share of each head, from the first `samples` of the batch; NaN with fewer than two, or if all are alike."""
     q, k, mask = first_samples(call, samples)
-    if are_alike(k) and are_alike(call.v[: len(k)]):
+    if are_alike(k) and (call.v is None or are_alike(call.v[: len(k)])):
         return [math.nan] * q.shape[1]
     with full_precision(q):
         q, k, beta = logit_factors(call, q, k, mask)

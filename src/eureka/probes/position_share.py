@@ -114,7 +114,7 @@ class FirstAttention:
         watch.reached(site, call)
         self._stop()
         logits, name = logits_share(call, self.samples), site.name or type(site.module).__name__
-        if all(are_alike(x) for x in (call.q, call.k, call.v)):
+        if all(are_alike(x) for x in (call.q, call.k, call.v) if x is not None):
             self.share = PositionShare(site=name, logits=logits, note=ALIKE)
         elif added := added_positions(sums_of(watch, self._padding)):
             self.share = PositionShare(site=name, logits=logits, **_parts(added))

@@ -78,12 +78,13 @@ def sums_of(follow: Follow, padding: Padding) -> list[Addition]:
 
 @contextmanager
 def _entered(model: nn.Module, follow: Follow) -> Iterator[None]:
-    """Follow nothing inside attention that is no site: biases that it adds to its logits are no positions.
+    """Follow nothing inside attention that is written out, or is no site: biases that it adds to its logits are no positions.
 
     A module that is all of the model adds positions too: it is followed up to its first product of q and k.
     """
-    named, whole = dict(model.named_modules()), set(model.parameters())
-    own = [named.get(name, model) for name, _ in find_sites(model, written_out=False).refused]
+    named, whole, found = dict(model.named_modules()), set(model.parameters()), find_sites(model)
+    own = [site.module for site in found.sites if site.kind == "by_hand"]
+    own += [named.get(name, model) for name, _ in found.refused]
     hooks = [
         module.register_forward_pre_hook(follow.arm if set(module.parameters()) == whole else follow.enter) for module in own
     ]

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from eureka.errors import RequestError
 from eureka.formats import listing, measurement, span
-from eureka.patching.attach import Found, Site, find_sites
+from eureka.patching.attach import Found, Site, by_hand, find_sites
 from eureka.probes.capture import check_model, left_alone
 from eureka.probes.position_kinds import fixed_names, why_none
 from eureka.probes.positions import Search, search
@@ -134,13 +134,15 @@ def clear_start(
     with _undone_on_error(kept), left_alone(model), _batch_statistics(model):
         measured = Logits(model, inputs, found.sites)
         before = measured.measure()
-        if not before and found.sites:
+        lost = [site for site in found.sites if site.kind == "by_hand" and site.index not in before]
+        if not before and found.sites and not lost:
             raise RequestError(
-                f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, its code took a"
-                " branch without F.scaled_dot_product_attention, or the model runs compiled (pass it without torch.compile)."
+                f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, its code attends in a"
+                " way that could not be followed, or the model runs compiled (pass it without torch.compile)."
             )
         refused = measured.refused() if logits is not None else {}
-        left = [*found.refused, *((names[index], why) for index, why in refused.items())]
+        left = [*found.refused, *((names[site.index], _why_lost(site)) for site in lost)]
+        left += [(names[index], why) for index, why in refused.items()]
         possible = logits is not None and len(refused) < len(before)
         if positions is None and not possible:
             raise RequestError(f"W_Q and W_K of {type(model).__name__} cannot be rescaled: {' '.join(left[0])}.")
@@ -149,7 +151,8 @@ def clear_start(
             raise RequestError(notes[-1] if logits is None else f"{notes[-1].removesuffix('.')}; {' '.join(left[0])}.")
         after = measured.sharpen(logits, kept) if logits is not None else {}
     if logits is not None:
-        notes += _logits_notes(left, [names[index] for index in names if index not in before], measured.operators)
+        idle = [names[site.index] for site in found.sites if site.index not in before and site not in lost]
+        notes += _logits_notes(left, idle, measured.operators)
     spreads = [_logits_row(index, names[index], measured.heads[index].queries, before[index], after[index]) for index in after]
     return ClearStart(type(model).__name__, tuple(rows), tuple(spreads), tuple(notes), kept)
 
@@ -160,7 +163,7 @@ def _find(model: nn.Module, trained: bool) -> Found:
         raise RequestError(
             f"{type(model).__name__} looks trained: {sign}, which is constant in a fresh model; pass trained=True to rescale it."
         )
-    found = find_sites(model, written_out=False)
+    found = find_sites(model)
     if not found.sites and not found.refused:
         raise RequestError(f"no attention found in {type(model).__name__} ({found.searched} modules searched).")
     return found
@@ -259,6 +262,11 @@ def _later_notes(found: Search) -> list[str]:
     if again := later & scaled:
         notes.append(f"the positions {listing(sorted(again))} are added again after the first attention, with the same factor.")
     return notes
+
+
+def _why_lost(site: Site) -> str:
+    where = by_hand(site.module)
+    return f"was not called, or takes its softmax in a way that could not be followed{f' ({where})' if where else ''}"
 
 
 def _logits_notes(left: Sequence[tuple[str, str]], idle: Sequence[str], operators: Set[str]) -> list[str]:

@@ -41,6 +41,7 @@ class Logits:
         self.operators: set[str] = set()
         """Operators other than plain softmax that were met."""
         self._keys_are_values: set[int] = set()
+        self._values_unseen: set[int] = set()
         self._fused = FusedRows(sites)
 
     def measure(self) -> dict[int, list[float]]:
@@ -53,7 +54,9 @@ class Logits:
             self._fused.see(site, call, self.heads[site.index].groups)
             if call.operator is not None and not isinstance(call.operator, Softmax):
                 self.operators.add(type(call.operator).__name__)
-            if call.k.data_ptr() == call.v.data_ptr():
+            if call.v is None:
+                self._values_unseen.add(site.index)
+            elif call.k.data_ptr() == call.v.data_ptr():
                 self._keys_are_values.add(site.index)
             root = math.sqrt(call.q.shape[-1])
             found.setdefault(site.index, []).extend(s / root for s in head_spread(call.q, call.k, call.mask))
@@ -118,6 +121,8 @@ class Logits:
         return self._fused.projection(site, letter) or projections(site, self.heads[index]).get(letter)
 
     def _why_not(self, index: int) -> str | None:
+        if index in self._values_unseen:
+            return "writes its attention out, and what its weights are multiplied with could not be followed"
         for letter, heads in (("q", self.heads[index].queries), ("k", self.heads[index].groups)):
             found = self._found(index, letter)
             if found is None:
@@ -145,8 +150,8 @@ class Logits:
 
 def _heads(call: AttentionCall) -> Heads:
     groups = _groups(call.k)
-    value_heads = groups if call.v.shape[1] == call.k.shape[1] else call.v.shape[1]
-    return Heads(call.q.shape[1], groups, call.k.shape[-1], value_heads * call.v.shape[-1])
+    value_heads = groups if call.value_heads == call.k.shape[1] else call.value_heads
+    return Heads(call.q.shape[1], groups, call.k.shape[-1], value_heads * (call.k if call.v is None else call.v).shape[-1])
 
 
 def _groups(k: Tensor) -> int:

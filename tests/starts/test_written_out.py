@@ -1,0 +1,278 @@
+"""Clear start of attention that is written out, as people write it: what softmax gets has the spread that was asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+import eureka
+from tests.starts.twins import BATCH, TOKENS, WORDS, changed, copy_of_mode, ratio, refusal, spreads_of_logits, state
+
+E, H = 16, 2
+HIDDEN = -1e8
+"""Logits below this are masked."""
+
+
+class NanoGPT(nn.Module):
+    """One layer for q, k and v; the fused function in one branch, a softmax in the other, a buffer as the causal mask."""
+
+    def __init__(self, flash: bool = False) -> None:
+        super().__init__()
+        self.c_attn, self.c_proj, self.attn_dropout = nn.Linear(E, 3 * E), nn.Linear(E, E), nn.Dropout(0.5)
+        self.n_head, self.flash = H, flash
+        self.register_buffer("bias", torch.ones(32, 32).tril().view(1, 1, 32, 32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.shape[1]
+        q, k, v = (part.unflatten(-1, (H, -1)).transpose(1, 2) for part in self.c_attn(x).split(E, dim=2))
+        if self.flash:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+            assert isinstance(self.bias, Tensor)
+            att = att.masked_fill(self.bias[:, :, :tokens, :tokens] == 0, float("-inf"))
+            y = self.attn_dropout(F.softmax(att, dim=-1)) @ v
+        return self.c_proj(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class Head(nn.Module):
+    """One head of a lecture: three small layers, a comparison as the mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key, self.query, self.value = (nn.Linear(E, E // H, bias=False) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        k, q = self.key(x), self.query(x)
+        wei = q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
+        wei = wei.masked_fill(torch.ones(x.shape[1], x.shape[1]).tril() == 0, float("-inf"))
+        wei = F.softmax(wei, dim=-1)
+        return wei @ self.value(x)  # type: ignore[no-any-return]
+
+
+class Lecture(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads, self.proj = nn.ModuleList(Head() for _ in range(H)), nn.Linear(E, E)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(torch.cat([head(x) for head in self.heads], dim=-1))  # type: ignore[no-any-return]
+
+
+class AttendModule(nn.Module):
+    """The softmax is a module; q, k and v are chunks of one layer without a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attend, self.dropout, self.heads = nn.Softmax(dim=-1), nn.Dropout(0.1), H
+        self.to_qkv, self.to_out = nn.Linear(E, 3 * E, bias=False), nn.Sequential(nn.Linear(E, E), nn.Dropout(0.1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (H, -1)).transpose(1, 2) for part in self.to_qkv(x).chunk(3, dim=-1))
+        attn = self.dropout(self.attend(torch.matmul(q, k.transpose(-1, -2)) * (E // H) ** -0.5))
+        return self.to_out(torch.matmul(attn, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class Einsum(nn.Module):
+    """Tokens before heads, einsum for both products, a scale of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(E, E) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (layer(x).unflatten(-1, (H, -1)) for layer in (self.wq, self.wk, self.wv))
+        weights = torch.einsum("bqhd,bkhd->bhqk", q, k).softmax(dim=-1)
+        return self.wo(torch.einsum("bhqk,bkhd->bqhd", weights, v).flatten(2))  # type: ignore[no-any-return]
+
+
+class Folded(nn.Module):
+    """As in fairseq: q is scaled first, heads are folded into the batch, bmm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(E, E) for _ in range(4))
+        self.num_heads, self.dropout = H, 0.1
+
+    def forward(self, x: Tensor) -> Tensor:
+        samples, tokens, _ = x.shape
+
+        def folded(y: Tensor) -> Tensor:
+            return y.view(samples, tokens, H, -1).transpose(1, 2).reshape(samples * H, tokens, -1)
+
+        q, k, v = folded(self.q_proj(x) * (E // H) ** -0.5), folded(self.k_proj(x)), folded(self.v_proj(x))
+        weights = torch.bmm(q, k.transpose(1, 2)).view(samples, H, tokens, tokens) + torch.full((tokens, tokens), -1e9).triu(1)
+        weights = F.dropout(F.softmax(weights.float(), dim=-1).type_as(q), p=self.dropout, training=self.training)
+        mixed = torch.bmm(weights.view(samples * H, tokens, tokens), v)
+        return self.out_proj(mixed.view(samples, H, tokens, -1).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class OneKey(nn.Module):
+    """Two heads of queries that share one head of keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.to_q, self.to_kv, self.out = nn.Linear(E, E), nn.Linear(E, 2 * (E // H)), nn.Linear(E, E)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.to_q(x).unflatten(-1, (H, -1)).transpose(1, 2)
+        k, v = self.to_kv(x).chunk(2, dim=-1)
+        weights = ((q / (E // H) ** 0.5) @ k.transpose(-2, -1)[:, None]).softmax(-1)
+        return self.out((weights @ v[:, None]).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class Model(nn.Module):
+    def __init__(self, attention: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.places = nn.Embedding(WORDS, E), nn.Embedding(32, E)
+        nn.init.normal_(self.places.weight, std=0.02)
+        self.blocks = nn.ModuleList(attention() for _ in range(2))
+        self.norms = nn.ModuleList(nn.LayerNorm(E) for _ in range(2))
+        self.out = nn.Linear(E, WORDS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
+        for block, norm in zip(self.blocks, self.norms, strict=True):
+            x = x + block(norm(x))
+        return self.out(x)  # type: ignore[no-any-return]
+
+
+def ids() -> Tensor:
+    return torch.randint(WORDS, (BATCH, TOKENS), generator=torch.Generator().manual_seed(1))
+
+
+class _Softened(TorchFunctionMode):
+    """Keeps what every softmax gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits: list[Tensor] = []
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in (torch.softmax, F.softmax, Tensor.softmax):
+            self.logits.append(args[0].detach().double())
+        return func(*args, **(kwargs or {}))
+
+
+def spreads(model: nn.Module) -> list[float]:
+    """A slow twin: the spread of what softmax gets, row by row, head by head."""
+    with _Softened() as seen, torch.no_grad():
+        copy_of_mode(model, ids())
+    found = []
+    for logits in seen.logits:
+        whole = logits if logits.dim() == 4 else logits[:, None]
+        found += spreads_of_logits(whole, whole > HIDDEN)
+    return found
+
+
+WAYS: list[Callable[[], nn.Module]] = [NanoGPT, Lecture, AttendModule, Einsum, Folded, OneKey]
+
+
+@pytest.mark.parametrize("attention", WAYS, ids=lambda cls: cls.__name__)
+def test_what_softmax_gets_has_the_spread_that_was_asked(attention: Callable[[], nn.Module]) -> None:
+    model = Model(attention)
+    before, plain = state(model), copy_of_mode(model, ids())
+    drawn = torch.get_rng_state()
+    start = eureka.clear_start(model, ids(), logits=1.5)
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert start.notes == ()
+    assert spreads(model) == pytest.approx([1.5] * 2 * H, rel=0.01)
+    assert ratio(model.places.weight[:TOKENS], model.words(ids()).detach()) == pytest.approx([1.0], rel=0.01)
+    after = state(model)
+    eureka.clear_start(model, ids(), logits=1.5)
+    assert changed(model, after) == set()
+    start.undo()
+    assert changed(model, before) == set()
+    assert torch.equal(copy_of_mode(model, ids()), plain)
+
+
+@pytest.mark.parametrize("attention", WAYS, ids=lambda cls: cls.__name__)
+def test_values_stay_as_they_were(attention: Callable[[], nn.Module]) -> None:
+    """Weights that are all alike mix values to the same numbers as before."""
+    model = attention().eval()
+    x = torch.randn(BATCH, TOKENS, E)
+    with torch.no_grad():
+        wanted = _with_even_weights(model, x)
+        eureka.clear_start(model, x, positions=None, logits=3.0)
+        torch.testing.assert_close(_with_even_weights(model, x), wanted)
+
+
+class _Even(TorchFunctionMode):
+    """Every softmax gives the same weight to every key that is seen."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in (torch.softmax, F.softmax, Tensor.softmax):
+            seen = (args[0] > HIDDEN).float()
+            return seen / seen.sum(dim=-1, keepdim=True)
+        return func(*args, **(kwargs or {}))
+
+
+def _with_even_weights(model: nn.Module, x: Tensor) -> Tensor:
+    with _Even():
+        return model(x)  # type: ignore[no-any-return]
+
+
+def test_both_branches_of_one_module_start_alike() -> None:
+    fused, written = Model(lambda: NanoGPT(flash=True)), Model(NanoGPT)
+    starts = [eureka.clear_start(model, ids()) for model in (fused, written)]
+    for one, other in zip(starts[0].logits, starts[1].logits, strict=True):
+        assert one.before == pytest.approx(other.before, rel=1e-4)
+    for parameter, same in zip(fused.parameters(), written.parameters(), strict=True):
+        torch.testing.assert_close(parameter, same, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_precisions_start_as_asked(dtype: torch.dtype) -> None:
+    model = Model(AttendModule).to(dtype)
+    start = eureka.clear_start(model, ids())
+    assert [spread for row in start.logits for spread in row.after] == pytest.approx([1.0] * 2 * H, rel=0.01)
+
+
+class KeysAsValues(Head):
+    def forward(self, x: Tensor) -> Tensor:
+        k, q = self.key(x), self.query(x)
+        return (q @ k.transpose(-2, -1)).softmax(-1) @ k  # type: ignore[no-any-return]
+
+
+def test_keys_that_are_values_are_refused() -> None:
+    assert "uses its keys as values, which would be scaled too" in refusal(Model(lambda: _padded(KeysAsValues())), ids())
+
+
+class TalkingHeads(AttendModule):
+    """Weights of heads are mixed before they reach the values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Conv2d(H, H, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (H, -1)).transpose(1, 2) for part in self.to_qkv(x).chunk(3, dim=-1))
+        attn = self.mix(self.attend(torch.matmul(q, k.transpose(-1, -2)) * (E // H) ** -0.5))
+        return self.to_out(torch.matmul(attn, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_values_that_could_not_be_followed_leave_the_logits_as_they_were_with_a_note() -> None:
+    model = Model(TalkingHeads)
+    before = state(model)
+    start = eureka.clear_start(model, ids())
+    assert changed(model, before) == {"places.weight"}
+    assert start.notes == (
+        "the logits of blocks.0 and blocks.1 are as they were: each writes its attention out, and what its weights are multiplied"
+        " with could not be followed.",
+    )
+
+
+def _padded(head: nn.Module) -> nn.Module:
+    return nn.Sequential(head, nn.Linear(E // H, E))
