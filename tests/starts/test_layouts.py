@@ -82,11 +82,32 @@ def test_queries_keys_and_values_may_lie_in_any_order(order: str) -> None:
     assert torch.equal(v, values)
 
 
-class Rotated(AnotherOrder):
-    """As before, and q is changed on the way, so that its rows are not seen."""
+class Stretched(AnotherOrder):
+    """As before, and q, k and v are changed on the way, so that no row is seen as it is."""
 
     def projected(self, x: Tensor) -> Tensor:
         return super().projected(x) * torch.linspace(1, 2, x.shape[1])[:, None]
+
+
+@pytest.mark.parametrize("order", ["by head", "v, k, q"])
+def test_an_order_that_is_not_seen_is_found_by_what_the_rows_do(order: str) -> None:
+    torch.manual_seed(0)
+    model, x = Stretched(order), features(BATCH, TOKENS, 16)
+    with torch.no_grad():
+        values = model.projected(x)[2]
+        eureka.clear_start(model, x, positions=None)
+        q, k, v = model.projected(x)
+    assert explicit_logits(q.double(), k.double(), causal=False) == pytest.approx([1.0, 1.0], rel=0.01)
+    assert torch.equal(v, values)
+
+
+class Rotated(AnotherOrder):
+    """Pairs of features are turned from token to token, so that no row makes a feature alone."""
+
+    def projected(self, x: Tensor) -> Tensor:
+        angles = torch.arange(x.shape[1])[:, None] * torch.linspace(1, 0.1, 4)
+        one, other = super().projected(x).chunk(2, dim=-1)
+        return torch.cat([one * angles.cos() - other * angles.sin(), one * angles.sin() + other * angles.cos()], dim=-1)
 
 
 def test_an_order_that_is_not_seen_is_among_the_reasons() -> None:
@@ -107,7 +128,15 @@ class Widened(Grouped):
         return [part.unflatten(-1, (-1, 4)).transpose(1, 2) for part in parts]
 
 
-def test_one_layer_that_does_not_fit_its_heads_is_named() -> None:
+class WidenedAndNormed(Widened):
+    def projected(self, x: Tensor) -> list[Tensor]:
+        q, k, v = super().projected(x)
+        return [F.normalize(q, dim=-1), F.normalize(k, dim=-1), v]
+
+
+def test_one_layer_that_does_not_fit_its_heads_is_named_unless_its_rows_are_found_by_what_they_do() -> None:
     torch.manual_seed(0)
-    message = refusal(Widened(), features(BATCH, TOKENS, 16), positions=None)
-    assert message.endswith(": Widened has one layer of 37 outputs for q, k and v, which do not fit its heads.")
+    start = eureka.clear_start(Widened(), features(BATCH, TOKENS, 16), positions=None)
+    assert start.logits[0].after == pytest.approx([1.0] * 4, rel=0.01)
+    message = refusal(WidenedAndNormed(), features(BATCH, TOKENS, 16), positions=None)
+    assert message.endswith(": WidenedAndNormed has one layer of 37 outputs for q, k and v, which do not fit its heads.")

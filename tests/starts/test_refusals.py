@@ -190,17 +190,29 @@ def test_samples_that_do_not_tell_positions_from_content_are_named_as_the_reason
     )
 
 
+class Normed(Grouped):
+    """Queries and keys have a length of one: they are in proportion to no weight."""
+
+    def __init__(self) -> None:
+        super().__init__(name="mixed")
+
+    def projected(self, x: Tensor) -> list[Tensor]:
+        q, k, v = super().projected(x)
+        return [F.normalize(q, dim=-1), F.normalize(k, dim=-1), v]
+
+
 def test_positions_are_rescaled_although_w_q_has_no_usual_name_and_the_note_says_what_was_looked_for() -> None:
     torch.manual_seed(0)
     model = HomeMade()
-    model.blocks[0] = Grouped(name="mixed")
+    model.blocks[0] = Normed()
     start = eureka.clear_start(model, ids())
     assert [row.parameters for row in start.positions] == [("places.weight",)]
     assert [row.site for row in start.logits] == ["blocks.1"]
     (note,) = start.notes
     assert note.startswith("the logits of blocks.0 are as they were: it has no layer for W_Q by a usual name (query, q_proj, ")
     assert "or as a part of qkv, c_attn, " in note
-    model.blocks[1] = Grouped(name="mixed")
+    assert note.endswith("and no matrix that q is in proportion to.")
+    model.blocks[1] = Normed()
     assert refusal(model, ids(), positions=None).startswith(
         "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 has no layer for W_Q by a usual name ("
     )

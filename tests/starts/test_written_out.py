@@ -128,6 +128,79 @@ class OneKey(nn.Module):
         return self.out((weights @ v[:, None]).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
+def _attention(query: Tensor, key: Tensor, value: Tensor, dropout: nn.Module) -> Tensor:
+    scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(query.size(-1))
+    return torch.matmul(dropout(scores.softmax(dim=-1)), value)
+
+
+class ListOfLayers(nn.Module):
+    """No layer has a name; a function of its own attends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linears, self.dropout = nn.ModuleList(nn.Linear(E, E) for _ in range(4)), nn.Dropout(0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (layer(x).unflatten(-1, (H, -1)).transpose(1, 2) for layer in list(self.linears)[:3])
+        return self.linears[3](_attention(q, k, v, self.dropout).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def _masked_softmax(scores: Tensor) -> Tensor:
+    return nn.functional.softmax(scores, dim=-1)
+
+
+class DotProduct(nn.Module):
+    """Attention without a weight; its softmax is in a function, and what it knows of heads is nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        weights = _masked_softmax(torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(queries.shape[-1]))
+        return torch.bmm(self.dropout(weights), values)
+
+
+class Around(nn.Module):
+    """The projections are in the module around it, and heads in the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads, self.inner = H, DotProduct()
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(E, E, bias=False) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [layer(x).unflatten(-1, (H, -1)).transpose(1, 2).flatten(0, 1) for layer in (self.W_q, self.W_k, self.W_v)]
+        return self.W_o(self.inner(*parts).unflatten(0, (-1, H)).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class BothScaled(nn.Module):
+    """Queries and keys are scaled each; one layer makes both, dimension by dimension, and another one values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.toqueries_and_keys, self.other = nn.Linear(E, 2 * E), nn.Linear(E, E)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k = self.toqueries_and_keys(x).unflatten(-1, (E // H, 2, H)).permute(3, 0, 4, 1, 2)
+        v = self.other(x).unflatten(-1, (H, -1)).transpose(1, 2)
+        dot = F.softmax((q / E**0.25) @ (k / E**0.25).transpose(-2, -1), dim=3)
+        return (dot @ v).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
+
+
+class Tensors(nn.Module):
+    """Weights of three axes: heads, inputs, dimensions; an einsum of a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.W_Q, self.W_K, self.W_V = (nn.Parameter(torch.randn(H, E, E // H) / E**0.5) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (torch.einsum("bpd,hde->bphe", x, weight) for weight in (self.W_Q, self.W_K, self.W_V))
+        pattern = (torch.einsum("bqhe,bkhe->bhqk", [q, k]) / (E // H) ** 0.5).softmax(dim=-1)
+        return torch.einsum("bhqk,bkhe->bqhe", [pattern, v]).flatten(2)
+
+
 class Model(nn.Module):
     def __init__(self, attention: Callable[[], nn.Module]) -> None:
         super().__init__()
@@ -170,12 +243,16 @@ def spreads(model: nn.Module) -> list[float]:
         copy_of_mode(model, ids())
     found = []
     for logits in seen.logits:
-        whole = logits if logits.dim() == 4 else logits[:, None]
+        heads = logits.shape[0] // BATCH
+        whole = logits if logits.dim() == 4 else logits.unflatten(0, (BATCH, heads))
         found += spreads_of_logits(whole, whole > HIDDEN)
     return found
 
 
-WAYS: list[Callable[[], nn.Module]] = [NanoGPT, Lecture, AttendModule, Einsum, Folded, OneKey]
+WAYS: list[Callable[[], nn.Module]] = [
+    *(NanoGPT, Lecture, AttendModule, Einsum, Folded, OneKey),
+    *(ListOfLayers, Around, BothScaled, Tensors),
+]
 
 
 @pytest.mark.parametrize("attention", WAYS, ids=lambda cls: cls.__name__)
@@ -238,6 +315,84 @@ def test_other_precisions_start_as_asked(dtype: torch.dtype) -> None:
     model = Model(AttendModule).to(dtype)
     start = eureka.clear_start(model, ids())
     assert [spread for row in start.logits for spread in row.after] == pytest.approx([1.0] * 2 * H, rel=0.01)
+
+
+@pytest.mark.parametrize("attention", WAYS, ids=lambda cls: cls.__name__)
+def test_a_patch_and_a_probe_reach_it_too(attention: Callable[[], nn.Module]) -> None:
+    model = Model(attention).eval()
+    plain = model(ids())
+    assert sum(len(site.values["entropy"]) for site in _looked(model)) == 2 * H
+    with eureka.patch(model, "softmax"):
+        torch.testing.assert_close(model(ids()), plain)
+    with eureka.patch(model, "norm_softmax"):
+        assert not torch.allclose(model(ids()), plain, atol=1e-3)
+    assert torch.equal(model(ids()), plain)
+
+
+def _looked(model: nn.Module) -> list[Any]:
+    with eureka.AttentionProbe(model) as probe, probe.look():
+        model(ids())
+    return list(probe.records[0].sites)
+
+
+class OneWeightForAllHeads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries, self.keys, self.values = (nn.Linear(E // H, E // H, bias=False) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (layer(x.view(*x.shape[:2], H, -1)).transpose(1, 2) for layer in (self.queries, self.keys, self.values))
+        return ((q @ k.transpose(-2, -1)).softmax(-1) @ v).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
+
+
+def test_heads_that_share_one_weight_are_left_alone_with_a_note() -> None:
+    (note,) = eureka.clear_start(Model(OneWeightForAllHeads), ids()).notes
+    assert note == "the logits of blocks.0 and blocks.1 are as they were: each has one W_Q for all of its heads."
+
+
+class SharedByUse(ListOfLayers):
+    """The second layer makes keys and values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (self.linears[i](x).unflatten(-1, (H, -1)).transpose(1, 2) for i in (0, 1, 1))
+        return self.linears[3](_attention(q, k, v, self.dropout).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class Normed(ListOfLayers):
+    """Queries have a norm: they are in proportion to no weight."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (layer(x).unflatten(-1, (H, -1)).transpose(1, 2) for layer in list(self.linears)[:3])
+        return self.linears[3](_attention(F.normalize(q, dim=-1), k, v, self.dropout).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("attention", "letter"), [(SharedByUse, "k"), (Normed, "q")])
+def test_a_weight_that_makes_something_else_too_is_left_alone_with_a_note(attention: type[nn.Module], letter: str) -> None:
+    model = Model(attention)
+    before = state(model)
+    (note,) = eureka.clear_start(model, ids()).notes
+    assert note.startswith(f"the logits of blocks.0 and blocks.1 are as they were: each has no layer for W_{letter.upper()} by a")
+    assert note.endswith(f"and no matrix that {letter} is in proportion to.")
+    assert changed(model, before) == {"places.weight"}
+
+
+class Router(nn.Module):
+    """A softmax and a product, but no attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.experts = nn.Linear(E, 4), nn.Parameter(torch.randn(4, E, E) / E**0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gates = self.gate(x).softmax(-1)
+        return (torch.einsum("bnd,kde->bnke", x, self.experts) * gates[..., None]).sum(2)  # type: ignore[no-any-return]
+
+
+def test_a_router_is_no_site_and_does_not_hinder_a_patch() -> None:
+    model = Model(AttendModule)
+    model.norms[0] = Router()
+    assert [site.name for site in eureka.patch(model, "norm_softmax").sites] == ["blocks.0", "blocks.1"]
+    assert model(ids()).isfinite().all()
 
 
 class KeysAsValues(Head):

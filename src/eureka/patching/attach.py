@@ -118,7 +118,7 @@ def _open_slot(site: Site) -> OperatorSlot:
     if slot is None:
         _swap_class(site)
         original = site.module._modules.get(site.submodule)
-        slot = OperatorSlot(original if isinstance(original, Operator) else None)
+        slot = OperatorSlot(original if isinstance(original, Operator) else None, heads=site.heads)
         slots(site.module)[site.submodule] = slot
     return slot
 

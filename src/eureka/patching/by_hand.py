@@ -33,7 +33,7 @@ from eureka.patching.einsum import as_product, values_in
 from eureka.patching.masks import rescaled
 from eureka.patching.sdpa import ORIGINAL, current, detour, detoured, inside_operator, running, uncompiled_method
 from eureka.patching.selfcheck import PLAIN, due, verify
-from eureka.patching.slot import SUBMODULE, base_class, observe
+from eureka.patching.slot import SUBMODULE, base_class, find_slot, observe
 
 
 class ByHandSite(nn.Module):
@@ -108,7 +108,7 @@ class Follower(TorchFunctionMode):
             return self._softmax(func, args, kwargs)
         if func is ORIGINAL:
             return detour(*args, **kwargs)
-        given = [one for one in args if self._of(one) is not None]
+        given = [one for one in _operands(func, args) if self._of(one) is not None]
         known = self._of(given[0]) if given else None
         result = func(*args, **kwargs)
         if isinstance(known, Weights):
@@ -220,7 +220,8 @@ class Follower(TorchFunctionMode):
         self, product: Product, logits: Tensor, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         operator: Operator | None = getattr(self._module, SUBMODULE, None)
-        q, k, mask = _parts(product, logits, _heads(self._module))
+        slot = find_slot(self._module, SUBMODULE)
+        q, k, mask = _parts(product, logits, None if slot is None else slot.heads)
         self._unseen = Weights(q, k, mask, operator)
         if operator is None:
             return func(*args, **kwargs)
@@ -270,14 +271,6 @@ def _lead(logits: Tensor, heads: int | None) -> tuple[int, int]:
     return (both // heads, heads) if heads and both % heads == 0 else (both, 1)
 
 
-def _heads(module: nn.Module) -> int | None:
-    for name in ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead"):
-        value = getattr(module, name, None)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return None
-
-
 def _scaled(product: Product, other: Any, name: str, tensor: Tensor, *, divided: bool) -> Product | None:
     """A product times a number, or times one for each row; None for anything else."""
     divides = name in DIVIDING
@@ -300,6 +293,12 @@ def _is_full(tensor: Tensor, args: tuple[Any, ...]) -> bool:
 
 def _first(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     return _argument(args, kwargs, 0, "input")
+
+
+def _operands(func: Callable[..., Any], args: tuple[Any, ...]) -> Sequence[Any]:
+    """The arguments; those of an einsum may be in a list."""
+    listed = func is torch.einsum and len(args) == 2 and isinstance(args[1], (list, tuple))
+    return args[1] if listed else args
 
 
 def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any], number: int, name: str) -> Any:

@@ -37,14 +37,14 @@ def read(cls: Any) -> Reading:
         seen: set[types.FunctionType] = set()
         for function in _reachable(cls, name):
             _follow(function, seen)
-        methods[name] = frozenset(used for function in seen for used in _names(function.__code__) | _aliases(function))
+        methods[name] = frozenset(used for function in seen for used in names_in(function.__code__) | _aliases(function))
         functions += seen
     return Reading(methods, tuple(dict.fromkeys(functions)))
 
 
 def global_names(cls: Any) -> list[tuple[dict[str, Any], str]]:
     """Every global name that the functions of a class use, with the namespace it is looked up in."""
-    found = {(id(f.__globals__), name): (f.__globals__, name) for f in read(cls).functions for name in _names(f.__code__)}
+    found = {(id(f.__globals__), name): (f.__globals__, name) for f in read(cls).functions for name in names_in(f.__code__)}
     return [place for place in found.values() if place[1] in place[0]]
 
 
@@ -64,7 +64,7 @@ def _reachable(cls: type, name: str) -> Iterator[types.FunctionType]:
         if function is None:
             continue
         yield function
-        if "super" not in _names(function.__code__):
+        if "super" not in names_in(function.__code__):
             return
 
 
@@ -82,7 +82,7 @@ def _follow(function: types.FunctionType, seen: set[types.FunctionType]) -> None
     if function in seen:
         return
     seen.add(function)
-    used = _names(function.__code__)
+    used = names_in(function.__code__)
     for name in used:
         value = function.__globals__.get(name)
         found = [vars(value).get(other) for other in used] if isinstance(value, types.ModuleType) else [value]
@@ -102,10 +102,11 @@ def _of_library(function: types.FunctionType) -> bool:
     return function.__module__.partition(".")[0] in LIBRARIES
 
 
-def _names(code: types.CodeType) -> set[str]:
+def names_in(code: types.CodeType) -> set[str]:
+    """The names that code uses, with that of @ as a function."""
     inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
     own = {*code.co_names, "matmul"} if _has_matmul(code) else set(code.co_names)
-    return own.union(*map(_names, inner))
+    return own.union(*map(names_in, inner))
 
 
 @cache
@@ -116,5 +117,5 @@ def _has_matmul(code: types.CodeType) -> bool:
 
 def _aliases(function: types.FunctionType) -> set[str]:
     """The real names of functions that were imported under another name."""
-    values = (function.__globals__.get(name) for name in _names(function.__code__))
+    values = (function.__globals__.get(name) for name in names_in(function.__code__))
     return {value.__name__ for value in values if isinstance(value, (types.BuiltinFunctionType, types.FunctionType))}

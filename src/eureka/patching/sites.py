@@ -16,7 +16,7 @@ from torch import nn
 
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError
-from eureka.patching.bytecode import read
+from eureka.patching.bytecode import names_in, read
 from eureka.patching.sdpa import FUNCTION, is_function
 from eureka.patching.slot import LOCK, SUBMODULE, base_class
 
@@ -57,10 +57,16 @@ OTHER_SOFTMAX = (
 )
 """How the names of classes of transformers end that have a softmax, products and projections, but no attention by q·k."""
 PROJECTION = re.compile(
-    r"(.*_)?w?(q|k|v|qk|kv|qkv|query|key|value|queries|keys|values|att|attn|attention)(_.*|\d*)|in_proj.*|(query|key|value)layer",
+    r"(.*_)?w?(q|k|v|qk|kv|qkv|query|key|value|queries|keys|values|att|attn|attention)(_.*|\d*)|in_proj.*|(query|key|value)layer"
+    r"|to(qkv|queries|keys|values)",
     re.I,
 )
 """Names of submodules and parameters by which a module that projects to q, k and v is known."""
+QUERY, KEY = (
+    re.compile(rf"({one}|{many}|(.*_)?({word}))(_.*|\d*)", re.I)
+    for one, many, word in (("q", "qs", "query|queries"), ("k", "ks", "keys?"))
+)
+"""Names of variables by which a function that multiplies q and k is known."""
 SOFTMAX = re.compile(r"(?<![A-Za-z_])_?softmax\(|\.softmax\(")
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
 HEAD_DIM = ("head_dim", "attention_head_size", "key_value_proj_dim", "dim_head", "head_size")
@@ -77,6 +83,8 @@ class Site:
     module: nn.Module = field(repr=False)
     submodule: str = field(default=SUBMODULE, repr=False)
     """The name of the submodule that holds the operator."""
+    around: nn.Module | None = field(default=None, repr=False)
+    """The module that it is a part of."""
     methods: tuple[str, ...] = field(default=(), repr=False)
     """Methods that call F.scaled_dot_product_attention, for the kind `call`."""
 
@@ -92,13 +100,19 @@ class Site:
         return operator if isinstance(operator, Operator) else None
 
     @property
+    def owner(self) -> nn.Module:
+        """The module with its projections: itself, or the one around it if it gets q, k and v and has no matrix of its own."""
+        own = any(parameter.dim() > 1 for parameter in self.module.parameters())
+        return self.module if own or self.around is None else self.around
+
+    @property
     def heads(self) -> int | None:
-        return _number(self.module, HEADS)
+        return _number(self.module, HEADS) or _number(self.owner, HEADS)
 
     @property
     def head_dim(self) -> int | None:
         found = _number(self.module, HEAD_DIM)
-        width = _number(self.module, ("embed_dim", "hidden_size", "dim", "n_embd", "all_head_size", "inner_dim"))
+        width = _number(self.owner, ("embed_dim", "hidden_size", "dim", "n_embd", "all_head_size", "inner_dim"))
         if found is None and self.kind == "operator" and isinstance(out := getattr(self.module, "out", None), nn.Linear):
             width = out.in_features
         return width // self.heads if found is None and width and self.heads else found
@@ -136,12 +150,23 @@ def _find_sites(model: nn.Module, also: tuple[str, ...]) -> Found:
         if isinstance(module, Operator):
             continue
         found = list(_sites_at(name, module, name in also))
+        for site in found:
+            site.around = _around(named, name)
         sites += found
         if not found and (reason := _missed(module)):
             refused.append((name or type(module).__name__, reason))
     for index, site in enumerate(sites):
         site.index = index
     return Found(sites, refused, len(named))
+
+
+def _around(named: dict[str, nn.Module], name: str) -> nn.Module | None:
+    """The nearest module above that is no mere list."""
+    while name:
+        name = name.rpartition(".")[0]
+        if not isinstance(named[name], (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
+            return named[name]
+    return None
 
 
 def select_sites(sites: Sequence[Site], layers: Layers | None) -> list[Site]:
@@ -229,9 +254,24 @@ def is_written_out(module: nn.Module) -> bool:
     cls, children = base_class(module), list(module.children())
     reading = read(cls)
     softens = bool(reading.mentioning(*SOFTENING)) or any(isinstance(child, nn.Softmax) for child in children)
-    if not softens or cls.__name__.endswith(OTHER_SOFTMAX) or not any(map(PROJECTION.fullmatch, _own_names(module))):
+    if not softens or cls.__name__.endswith(OTHER_SOFTMAX):
+        return False
+    if not (any(map(PROJECTION.fullmatch, _own_names(module))) or _has_queries_and_keys(cls)):
         return False
     return any(read(own).mentioning(*MULTIPLYING) for own in (cls, *(type(c) for c in children if not next(c.children(), None))))
+
+
+@cache
+def _has_queries_and_keys(cls: type) -> bool:
+    """Whether a function that multiplies, of those that its methods reach, has variables called so.
+
+    Classes of transformers are known by their names, as those in `OTHER_SOFTMAX`.
+    """
+    if cls.__module__.partition(".")[0] == "transformers":
+        return False
+    multiplying = [function for function in read(cls).functions if names_in(function.__code__) & set(MULTIPLYING)]
+    variables = [function.__code__.co_varnames for function in multiplying]
+    return any(any(map(QUERY.fullmatch, names)) and any(map(KEY.fullmatch, names)) for names in variables)
 
 
 def _own_names(module: nn.Module) -> list[str]:

@@ -63,6 +63,8 @@ class OperatorSlot:
     observers: dict[str, Observer] = field(default_factory=dict)
     check: Any = None
     """The `SelfCheck` that the next call does."""
+    heads: int | None = None
+    """How many heads the module says it has, or the one around it."""
     hook: Any = None
     """The forward hook that reports the calls of an operator which is the model's own submodule."""
 

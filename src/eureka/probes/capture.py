@@ -76,7 +76,7 @@ def run_model(model: nn.Module, inputs: Any) -> Any:
     """
     by_keyword = isinstance(inputs, Mapping)
     try:
-        return model(**{key: _copied(value) for key, value in inputs.items()}) if by_keyword else model(_copied(inputs))
+        return model(**{key: copied(value) for key, value in inputs.items()}) if by_keyword else model(copied(inputs))
     except EurekaError:
         raise
     except Exception as error:
@@ -88,7 +88,8 @@ def run_model(model: nn.Module, inputs: Any) -> Any:
         ) from error
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """The same with copies of all tensors."""
     return tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, value)
 
 

@@ -10,9 +10,18 @@ from torch import Tensor, nn
 from eureka.patching.attach import Site, find_sites
 
 APART = {
-    "q": ("query", "q_proj", "q_lin", "q", "to_q", "wq", "Wq", "w_q", "q_linear", "q_attn", "query_proj"),
-    "k": ("key", "k_proj", "k_lin", "k", "to_k", "wk", "Wk", "w_k", "k_linear", "key_proj"),
-    "v": ("value", "v_proj", "v_lin", "v", "to_v", "wv", "Wv", "w_v", "v_linear", "value_proj"),
+    "q": (
+        *("query", "q_proj", "q_lin", "q", "to_q", "wq", "Wq", "w_q", "q_linear", "q_attn", "query_proj"),
+        *("W_q", "W_Q", "w_qs", "queries", "toqueries", "to_queries", "linear_q", "fc_q", "query_layer"),
+    ),
+    "k": (
+        *("key", "k_proj", "k_lin", "k", "to_k", "wk", "Wk", "w_k", "k_linear", "key_proj"),
+        *("W_k", "W_K", "w_ks", "keys", "tokeys", "to_keys", "linear_k", "fc_k", "key_layer"),
+    ),
+    "v": (
+        *("value", "v_proj", "v_lin", "v", "to_v", "wv", "Wv", "w_v", "v_linear", "value_proj"),
+        *("W_v", "W_V", "w_vs", "values", "tovalues", "to_values", "linear_v", "fc_v", "value_layer"),
+    ),
 }
 """Usual names of three separate projections."""
 TOGETHER = ("qkv", "c_attn", "in_proj", "Wqkv", "wqkv", "qkv_proj", "to_qkv", "in_proj_qkv")
@@ -71,7 +80,7 @@ def projections(site: Site, heads: Heads | None = None) -> dict[str, Projection]
 
     How one layer is split is told by a call's heads, or else by what the module says about them.
     """
-    module = site.module
+    module = site.owner
     if isinstance(module, nn.MultiheadAttention):
         return _of_multihead(module)
     named = {letter: _first(module, names) for letter, names in APART.items()}
@@ -89,7 +98,7 @@ def projections(site: Site, heads: Heads | None = None) -> dict[str, Projection]
 
 def fused_layer(site: Site) -> nn.Module | None:
     """The layer that makes q, k and v of a site at once; None where there is none by a usual name."""
-    return _first(site.module, (*TOGETHER, *INTERLEAVED))
+    return _first(site.owner, (*TOGETHER, *INTERLEAVED))
 
 
 def picked(layer: nn.Module, outputs: Tensor) -> Projection:
@@ -102,18 +111,21 @@ def why_missing(site: Site, letter: str) -> str:
     """What was looked for as W_Q or W_K of a site and not found, as part of a sentence."""
     layer, name = fused_layer(site), f"W_{letter.upper()}"
     held = (*APART[letter], *TOGETHER, *INTERLEAVED, *(KEYS_AND_VALUES if letter == "k" else ()))
-    children = [child for child in held if child in site.module._modules]
-    if without := [child for child in children if _first(site.module, (child,)) is None]:
+    children = [child for child in held if child in site.owner._modules]
+    if without := [child for child in children if _first(site.owner, (child,)) is None]:
         return f"makes {letter} by {without[0]}, whose weight is no parameter (it is computed anew, or quantised)"
     if layer is not None:
         return f"has one layer of {_as_rows(layer)(_weight(layer)).shape[0]} outputs for q, k and v, which do not fit its heads"
-    together = held[len(APART[letter]) :]
-    return f"has no layer for {name} by a usual name ({', '.join(APART[letter])}; or as a part of {', '.join(together)})"
+    first, together = APART[letter][:3], held[len(APART[letter]) :]
+    return (
+        f"has no layer for {name} by a usual name ({', '.join(first)}, …; or as a part of {', '.join(together[:3])}, …), and no"
+        f" matrix that {letter} is in proportion to"
+    )
 
 
 def output_projection(model: nn.Module, site: Site) -> Projection | None:
     """W_O of a site; None where it cannot be found."""
-    layer = _first(site.module, OUT)
+    layer = _first(site.owner, OUT)
     if layer is None:
         around = model.get_submodule(site.name.rpartition(".")[0])
         layer = dict(around.named_modules()).get(BESIDE)

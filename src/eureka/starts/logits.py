@@ -24,7 +24,8 @@ from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.capture import run_alike
 from eureka.probes.fused_rows import FusedRows
 from eureka.probes.head_statistics import head_spread
-from eureka.probes.projections import Heads, Projection, projections, why_missing
+from eureka.probes.projections import Heads, Projection, fused_layer, projections, why_missing
+from eureka.starts.by_use import ByUse
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 
 LARGEST = 1e7
@@ -42,7 +43,7 @@ class Logits:
         """Operators other than plain softmax that were met."""
         self._keys_are_values: set[int] = set()
         self._values_unseen: set[int] = set()
-        self._fused = FusedRows(sites)
+        self._fused, self._by_use = FusedRows(sites), ByUse(model, inputs)
 
     def measure(self) -> dict[int, list[float]]:
         """The spread of each head by the index of the site, in the order of the calls; of each call if there are several."""
@@ -117,8 +118,15 @@ class Logits:
         return found
 
     def _found(self, index: int, letter: str) -> Projection | None:
-        site = self.sites[index]
-        return self._fused.projection(site, letter) or projections(site, self.heads[index]).get(letter)
+        return self._seen(index, letter) or projections(self.sites[index], self.heads[index]).get(letter)
+
+    def _seen(self, index: int, letter: str) -> Projection | None:
+        """What makes q or k, as a pass shows it: asked where no name tells it, or where one layer makes all, in what order."""
+        site, heads = self.sites[index], self.heads[index]
+        if (rows := self._fused.projection(site, letter)) is not None:
+            return rows
+        told = letter in projections(site, heads) and fused_layer(site) is None
+        return None if told else self._by_use.projection(site, heads, letter)
 
     def _why_not(self, index: int) -> str | None:
         if index in self._values_unseen:
@@ -132,7 +140,9 @@ class Logits:
                 return f"has a W_{letter.upper()} of {rows} rows, which {heads} heads do not divide"
             if not all(part is None or part.requires_grad for part in (found.parameter, found.bias)):
                 return f"has a W_{letter.upper()} that is frozen"
-            if self._fused.projection(self.sites[index], letter) is None and self._makes_values(index, found):
+            if heads > 1 and rows == self.heads[index].size:
+                return f"has one W_{letter.upper()} for all of its heads"
+            if self._seen(index, letter) is None and self._makes_values(index, found):
                 return f"has a W_{letter.upper()} that is W_V too"
         return None
 
