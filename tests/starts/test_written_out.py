@@ -202,13 +202,13 @@ class Tensors(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, attention: Callable[[], nn.Module]) -> None:
+    def __init__(self, attention: Callable[[], nn.Module], blocks: int = 2) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.words, self.places = nn.Embedding(WORDS, E), nn.Embedding(32, E)
         nn.init.normal_(self.places.weight, std=0.02)
-        self.blocks = nn.ModuleList(attention() for _ in range(2))
-        self.norms = nn.ModuleList(nn.LayerNorm(E) for _ in range(2))
+        self.blocks = nn.ModuleList(attention() for _ in range(blocks))
+        self.norms = nn.ModuleList(nn.LayerNorm(E) for _ in range(blocks))
         self.out = nn.Linear(E, WORDS)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -427,6 +427,11 @@ def test_values_that_could_not_be_followed_leave_the_logits_as_they_were_with_a_
         "the logits of blocks.0 and blocks.1 are as they were: each writes its attention out, and what its weights are multiplied"
         " with could not be followed.",
     )
+
+
+def test_of_many_sites_a_note_names_the_first_few() -> None:
+    (note,) = eureka.clear_start(Model(TalkingHeads, blocks=7), ids()).notes
+    assert note.startswith("the logits of blocks.0, blocks.1, blocks.2, blocks.3 and 3 more are as they were: each writes its")
 
 
 def _padded(head: nn.Module) -> nn.Module:

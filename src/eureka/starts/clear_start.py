@@ -28,6 +28,8 @@ from eureka.starts.logits import Logits
 
 LEAST, MOST = 1e-6, 1e6
 """What may be asked for; beyond it, single precision is lost."""
+MOST_NAMES = 5
+"""How many sites a note lists by name."""
 BESIDE = re.compile("mask|position_ids|token_type_ids|labels?$")
 """Keywords of inputs that are no content."""
 
@@ -264,6 +266,15 @@ def _later_notes(found: Search) -> list[str]:
     return notes
 
 
+def _several(names: Sequence[str]) -> str:
+    """The names, or the first of many."""
+    return (
+        listing(names)
+        if len(names) <= MOST_NAMES
+        else f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1} more"
+    )
+
+
 def _why_lost(site: Site) -> str:
     where = by_hand(site.module)
     return f"was not called, or takes its softmax in a way that could not be followed{f' ({where})' if where else ''}"
@@ -273,10 +284,12 @@ def _logits_notes(left: Sequence[tuple[str, str]], idle: Sequence[str], operator
     """left   modules whose logits cannot be rescaled, and why;  idle   those that were not called"""
     reasons = {why: [name for name, other in left if other == why] for _, why in left}
     notes = [
-        f"the logits of {listing(names)} are as they were: {'it' if len(names) == 1 else 'each'} {why}."
+        f"the logits of {_several(names)} are as they were: {'it' if len(names) == 1 else 'each'} {why}."
         for why, names in reasons.items()
     ]
-    notes += [f"{name} was not called on these inputs, or runs compiled; it is as it was." for name in idle]
+    if idle:
+        was, runs, each = ("was", "runs", "it") if len(idle) == 1 else ("were", "run", "each")
+        notes.append(f"{_several(idle)} {was} not called on these inputs, or {runs} compiled; {each} is as it was.")
     if operators:
         names = listing(sorted(operators))
         notes.append(f"the model attends with {names}; the spread is that which plain softmax would see.")
