@@ -113,9 +113,9 @@ class Follower(TorchFunctionMode):
         result = func(*args, **kwargs)
         if isinstance(known, Weights):
             self._weighted(func, args, kwargs, given[0], known, result)
-        elif func in MULTIPLY and isinstance(result, Tensor):
+        if func in MULTIPLY and isinstance(result, Tensor):
             self._multiplied(func, args, kwargs, result)
-        elif known is not None:
+        elif isinstance(known, Product):
             self._follow(func, args, kwargs, given[0], known, result)
         return result
 
