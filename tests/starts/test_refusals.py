@@ -73,11 +73,14 @@ class KeysAreValues(FusedAttention):
         return self.out(F.scaled_dot_product_attention(q, k, k).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
-def test_keys_that_are_values_too_are_refused() -> None:
+def test_keys_that_are_values_too_are_left_alone_with_a_note() -> None:
     torch.manual_seed(0)
     model = HomeMade()
     model.blocks[1] = KeysAreValues()
-    assert "blocks.1 uses its keys as values" in refusal(model, ids())
+    before = state(model)
+    (note,) = eureka.clear_start(model, ids()).notes
+    assert note == "the logits of blocks.1 are as they were: it uses its keys as values, which would be scaled too."
+    assert not any(name.startswith("blocks.1") for name in changed(model, before))
 
 
 def test_a_model_without_values_is_refused() -> None:

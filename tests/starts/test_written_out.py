@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import eureka
-from tests.starts.twins import BATCH, TOKENS, WORDS, changed, copy_of_mode, ratio, refusal, spreads_of_logits, state
+from tests.starts.twins import BATCH, TOKENS, WORDS, changed, copy_of_mode, ratio, spreads_of_logits, state
 
 E, H = 16, 2
 HIDDEN = -1e8
@@ -347,7 +347,7 @@ class OneWeightForAllHeads(nn.Module):
 
 def test_heads_that_share_one_weight_are_left_alone_with_a_note() -> None:
     (note,) = eureka.clear_start(Model(OneWeightForAllHeads), ids()).notes
-    assert note == "the logits of blocks.0 and blocks.1 are as they were: each has one W_Q for all of its heads."
+    assert note.endswith("are as they were: each has a W_Q of 8 rows, and 2 heads of 8 dimensions were seen.")
 
 
 class SharedByUse(ListOfLayers):
@@ -401,8 +401,139 @@ class KeysAsValues(Head):
         return (q @ k.transpose(-2, -1)).softmax(-1) @ k  # type: ignore[no-any-return]
 
 
-def test_keys_that_are_values_are_refused() -> None:
-    assert "uses its keys as values, which would be scaled too" in refusal(Model(lambda: _padded(KeysAsValues())), ids())
+class ValuesOfKeys(Head):
+    def forward(self, x: Tensor) -> Tensor:
+        k, q = self.key(x), self.query(x)
+        return (q @ k.transpose(-2, -1)).softmax(-1) @ self.value(F.pad(k, (0, E // H)))  # type: ignore[no-any-return]
+
+
+class KeysOnceMore(Head):
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.query(x) @ self.key(x).transpose(-2, -1)).softmax(-1) @ self.key(x)  # type: ignore[no-any-return]
+
+
+class Residual(Head):
+    """As in the Set Transformer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.query(x)
+        return q + (q @ self.key(x).transpose(-2, -1)).softmax(-1) @ self.value(x)  # type: ignore[no-any-return]
+
+
+class Gate(Head):
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.query(x)
+        return q.sigmoid() * ((q @ self.key(x).transpose(-2, -1)).softmax(-1) @ self.value(x))  # type: ignore[no-any-return]
+
+
+class FusedResidual(Residual):
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.query(x)
+        return q + F.scaled_dot_product_attention(q, self.key(x), self.value(x))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("attention", [KeysAsValues, ValuesOfKeys, KeysOnceMore, Residual, Gate, FusedResidual])
+def test_a_named_weight_that_makes_more_than_queries_or_keys_is_left_alone_with_a_note(attention: type[nn.Module]) -> None:
+    model = Model(lambda: _padded(attention()))
+    before = state(model)
+    (note,) = eureka.clear_start(model, ids()).notes
+    assert note.startswith("the logits of blocks.0.0 and blocks.1.0 are as they were: each ")
+    assert "that makes more than" in note or "uses its keys as values" in note
+    assert changed(model, before) == {"places.weight"}
+
+
+class HeadsFirst(Folded):
+    """Heads are folded before the batch, so that those that it seems to have are mixtures."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (torch.cat(layer(x).chunk(H, dim=-1)) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        mixed = torch.bmm(F.softmax(torch.bmm(q, k.transpose(1, 2)), dim=-1), v)
+        return torch.cat(mixed.chunk(H), dim=-1)
+
+
+def test_heads_that_lie_across_samples_are_left_alone_with_a_note() -> None:
+    (note,) = eureka.clear_start(Model(HeadsFirst), ids()).notes
+    assert note == "the logits of blocks.0 and blocks.1 are as they were: each has heads whose rows could not be told apart."
+
+
+class OutputBias(nn.Module):
+    """The only bias of its own is that of the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix, self.bias = nn.Parameter(torch.randn(E, E) / E**0.5), nn.Parameter(torch.randn(E))
+        self.others = nn.ModuleList(nn.Linear(E, E) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = x @ self.matrix, self.others[0](x), self.others[1](x)
+        return (q @ k.transpose(-2, -1)).softmax(-1) @ v + self.bias  # type: ignore[no-any-return]
+
+
+def test_the_weight_of_the_queries_does_not_take_along_the_bias_of_the_output() -> None:
+    model = Model(OutputBias)
+    before = state(model)
+    assert eureka.clear_start(model, ids()).notes == ()
+    assert spreads(model) == pytest.approx([1.0, 1.0], rel=0.01)
+    scaled = {name.removeprefix("blocks.0.") for name in changed(model, before) if name.startswith("blocks.0.")}
+    assert scaled == {"matrix", "others.0.weight", "others.0.bias"}
+
+
+class Written(Head):
+    """Its logits are written to in some way, after they were computed."""
+
+    def __init__(self, write: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.write = write
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = self.query(x) @ self.key(x).transpose(-2, -1)
+        self.write(logits)
+        return logits.softmax(-1) @ self.value(x)  # type: ignore[no-any-return]
+
+
+def _hide_one_key(logits: Tensor) -> None:
+    logits.view(-1, TOKENS)[:, 3] = float("-inf")
+
+
+@pytest.mark.parametrize("write", [lambda x: x.diagonal(dim1=-2, dim2=-1).fill_(float("-inf")), _hide_one_key])
+def test_keys_that_are_hidden_through_a_view_do_not_count(write: Callable[[Tensor], object]) -> None:
+    model = Model(lambda: _padded(Written(write)))
+    eureka.clear_start(model, ids())
+    assert spreads(model) == pytest.approx([1.0, 1.0], rel=0.01)
+
+
+def test_logits_that_are_written_over_are_not_followed() -> None:
+    model = Model(lambda: _padded(Written(lambda x: x.mul_(3.0).tanh_())))
+    (note,) = eureka.clear_start(model, ids()).notes
+    assert "takes its softmax in a way that could not be followed" in note
+
+
+class Additive(nn.Module):
+    """Attention by a sum of query and keys, as in the tutorial of sequence-to-sequence models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.Wa, self.Ua, self.Va = nn.Linear(E, E), nn.Linear(E, E), nn.Linear(E, 1)
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        weights = F.softmax(self.Va(torch.tanh(self.Wa(query) + self.Ua(keys))).transpose(1, 2), dim=-1)
+        return torch.bmm(weights, keys)
+
+
+class Pooled(Model):
+    def __init__(self) -> None:
+        super().__init__(AttendModule)
+        self.pool = Additive()
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = super().forward(ids)[..., :E]
+        return self.pool(x.mean(dim=1, keepdim=True), x)  # type: ignore[no-any-return]
+
+
+def test_a_module_known_by_its_variables_alone_is_no_site_beside_surer_ones() -> None:
+    model = Pooled()
+    assert [site.name for site in eureka.patch(model, "norm_softmax").sites] == ["blocks.0", "blocks.1"]
+    assert model(ids()).isfinite().all()
 
 
 class TalkingHeads(AttendModule):
@@ -418,20 +549,38 @@ class TalkingHeads(AttendModule):
         return self.to_out(torch.matmul(attn, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
-def test_values_that_could_not_be_followed_leave_the_logits_as_they_were_with_a_note() -> None:
+def test_values_that_cannot_be_followed_do_not_hinder_it() -> None:
     model = Model(TalkingHeads)
-    before = state(model)
-    start = eureka.clear_start(model, ids())
-    assert changed(model, before) == {"places.weight"}
-    assert start.notes == (
-        "the logits of blocks.0 and blocks.1 are as they were: each writes its attention out, and what its weights are multiplied"
-        " with could not be followed.",
-    )
+    assert eureka.clear_start(model, ids()).notes == ()
+    assert spreads(model) == pytest.approx([1.0] * 2 * H, rel=0.01)
 
 
 def test_of_many_sites_a_note_names_the_first_few() -> None:
-    (note,) = eureka.clear_start(Model(TalkingHeads, blocks=7), ids()).notes
-    assert note.startswith("the logits of blocks.0, blocks.1, blocks.2, blocks.3 and 3 more are as they were: each writes its")
+    (note,) = eureka.clear_start(Model(OneWeightForAllHeads, blocks=7), ids()).notes
+    assert note.startswith("the logits of blocks.0, blocks.1, blocks.2, blocks.3 and 3 more are as they were: each has a W_Q")
+
+
+class Inline(nn.Module):
+    """Embeds, adds positions and attends, all in one module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places, self.qkv = (
+            nn.Embedding(WORDS, E),
+            nn.Parameter(0.02 * torch.randn(TOKENS, E)),
+            nn.Linear(E, 3 * E),
+        )
+
+    def forward(self, ids: Tensor) -> Tensor:
+        q, k, v = self.qkv(self.words(ids) + self.places).unflatten(-1, (3, H, -1)).permute(2, 0, 3, 1, 4)
+        return ((q @ k.transpose(-2, -1)).softmax(-1) @ v).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
+
+
+def test_positions_are_found_inside_an_attention_that_embeds_with_a_layer_behind_it() -> None:
+    torch.manual_seed(0)
+    start = eureka.clear_start(nn.Sequential(Inline(), nn.Linear(E, 3)), ids())
+    assert [row.parameters for row in start.positions] == [("0.places",)]
+    assert start.notes == ()
 
 
 def _padded(head: nn.Module) -> nn.Module:

@@ -93,9 +93,12 @@ class Follower(TorchFunctionMode):
     def __init__(self, module: nn.Module, *, alone: bool = True) -> None:
         super().__init__()
         self._module, self._alone = module, alone
-        self._known: dict[int, tuple[Callable[[], Tensor | None], Product | Weights]] = {}
-        self._unseen: Weights | None = None
-        """A call that no observer was told of yet, because its values were not met."""
+        self._known: dict[int, tuple[Callable[[], Tensor | None], Product | Weights, int]] = {}
+        """By the id of a tensor: the tensor, what it is, and its version."""
+        self._untold: Weights | None = None
+        """The last call; observers are told of it when it is clear which values its weights were multiplied with."""
+        self._values: list[Tensor | None] = []
+        """What they were multiplied with so far."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -121,7 +124,7 @@ class Follower(TorchFunctionMode):
 
     def __exit__(self, *error: Any) -> None:
         if error[0] is None:
-            self._tell(None)
+            self._tell()
         self._known.clear()
         super().__exit__(*error)  # type: ignore[no-untyped-call]
 
@@ -133,7 +136,7 @@ class Follower(TorchFunctionMode):
         """Know a tensor as a product or as weights for as long as it lives."""
         if isinstance(tensor, Tensor):
             number = id(tensor)
-            self._known[number] = (weakref.ref(tensor, lambda _: self._known.pop(number, None)), what)
+            self._known[number] = (weakref.ref(tensor, lambda _: self._known.pop(number, None)), what, _version(tensor))
 
     def _weighted(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], tensor: Tensor, of: Weights, result: Any
@@ -141,17 +144,18 @@ class Follower(TorchFunctionMode):
         """What a function makes of weights: it keeps them, or mixes values with them."""
         if func.__name__.strip("_") in (*SAME_VALUES, *THINNING):
             self._keep(tensor if result is None else result, of)
-        elif func in MULTIPLY and of is self._unseen:
+        elif func in MULTIPLY and of is self._untold:
             right = _argument(args, kwargs, 1, "mat2" if func in BMM else "other")
             values = values_in(args, tensor) if func is torch.einsum else right if args[0] is tensor else None
-            self._tell(_values(values, tensor, of.q.shape))
+            self._values.append(_values(values, tensor, of.q.shape))
 
-    def _tell(self, values: Tensor | None) -> None:
-        """Tell the observers of the call that they were not told of yet."""
-        call, self._unseen = self._unseen, None
+    def _tell(self) -> None:
+        """Tell the observers of the last call; of its values only if there are no others."""
+        call, values, self._untold, self._values = self._untold, self._values, None, []
         if call is not None:
             with inside_operator():
-                observe(self._module, SUBMODULE, call.q, call.k, values, call.mask, call.operator)
+                v = values[0] if len(values) == 1 else None
+                observe(self._module, SUBMODULE, call.q, call.k, v, call.mask, call.operator)
 
     def _multiplied(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Tensor) -> None:
         """A product of two tensors may be q·k."""
@@ -183,6 +187,9 @@ class Follower(TorchFunctionMode):
     ) -> None:
         """What a function makes of a product; a function that is not known here ends the trail."""
         name = func.__name__.strip("_")
+        if _version(tensor) != self._known[id(tensor)][2] and name not in ADDING and name not in SCALING:
+            self._known.pop(id(tensor))  # written over by something else
+            return
         if result is not None and not isinstance(result, Tensor):
             return
         if name in ("mul", "rmul", "imul") and _is_full(tensor, args):
@@ -209,11 +216,13 @@ class Follower(TorchFunctionMode):
         frame.reached = True
         if 0 in logits.shape:
             return func(*args, **kwargs)
-        self._tell(None)
+        self._tell()
+        if _version(logits) != self._known[id(logits)][2]:  # a view of it was written to
+            product = replace(product, bare=False)
         with inside_operator():
             weights = self._weights(product, logits, func, args, kwargs)
-        if self._unseen is not None:
-            self._keep(weights, self._unseen)
+        if self._untold is not None:
+            self._keep(weights, self._untold)
         return weights
 
     def _weights(
@@ -222,7 +231,7 @@ class Follower(TorchFunctionMode):
         operator: Operator | None = getattr(self._module, SUBMODULE, None)
         slot = find_slot(self._module, SUBMODULE)
         q, k, mask = _parts(product, logits, None if slot is None else slot.heads)
-        self._unseen = Weights(q, k, mask, operator)
+        self._untold = Weights(q, k, mask, operator)
         if operator is None:
             return func(*args, **kwargs)
         if operator.needs_values:
@@ -295,6 +304,11 @@ def _first(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     return _argument(args, kwargs, 0, "input")
 
 
+def _version(tensor: Tensor) -> int:
+    """How often a tensor, or what it is a view of, was written to; inference mode does not count."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 def _operands(func: Callable[..., Any], args: tuple[Any, ...]) -> Sequence[Any]:
     """The arguments; those of an einsum may be in a list."""
     listed = func is torch.einsum and len(args) == 2 and isinstance(args[1], (list, tuple))
@@ -327,5 +341,5 @@ ADDING = {
     *("maximum", "max", "clamp", "clamp_", "clip", "clamp_min", "nan_to_num"),
 }
 """Functions that add something to some of the values, or hide some of them."""
-THINNING = {"dropout", "mul", "rmul", "imul", "masked_fill", "where", "nan_to_num"}
-"""Functions that set some of the weights to zero, or scale them, on their way to the values."""
+THINNING = {"dropout", "nan_to_num"}
+"""Functions that leave weights what they are in eval mode, on their way to the values."""

@@ -58,7 +58,7 @@ OTHER_SOFTMAX = (
 """How the names of classes of transformers end that have a softmax, products and projections, but no attention by q·k."""
 PROJECTION = re.compile(
     r"(.*_)?w?(q|k|v|qk|kv|qkv|query|key|value|queries|keys|values|att|attn|attention)(_.*|\d*)|in_proj.*|(query|key|value)layer"
-    r"|to(qkv|queries|keys|values)",
+    r"|to(qkv|queries|keys|values)|w_?(qs|ks|vs)",
     re.I,
 )
 """Names of submodules and parameters by which a module that projects to q, k and v is known."""
@@ -84,7 +84,7 @@ class Site:
     submodule: str = field(default=SUBMODULE, repr=False)
     """The name of the submodule that holds the operator."""
     around: nn.Module | None = field(default=None, repr=False)
-    """The module that it is a part of."""
+    """The nearest module above it that has a matrix, for one that has none of its own."""
     methods: tuple[str, ...] = field(default=(), repr=False)
     """Methods that call F.scaled_dot_product_attention, for the kind `call`."""
 
@@ -102,8 +102,7 @@ class Site:
     @property
     def owner(self) -> nn.Module:
         """The module with its projections: itself, or the one around it if it gets q, k and v and has no matrix of its own."""
-        own = any(parameter.dim() > 1 for parameter in self.module.parameters())
-        return self.module if own or self.around is None else self.around
+        return self.module if self.around is None else self.around
 
     @property
     def heads(self) -> int | None:
@@ -146,27 +145,36 @@ def _find_sites(model: nn.Module, also: tuple[str, ...]) -> Found:
             raise RequestError(f"sites: {type(model).__name__} has no module {name!r}.")
     sites: list[Site] = []
     refused: list[tuple[str, str]] = []
+    guessed: list[Site] = []
     for name, module in named.items():
         if isinstance(module, Operator):
             continue
         found = list(_sites_at(name, module, name in also))
-        for site in found:
-            site.around = _around(named, name)
+        if found and not _has_matrix(module):
+            for site in found:
+                site.around = _around(named, name)
+        guessed += [site for site in found if site.kind == "by_hand" and not _is_named(module)]
         sites += found
         if not found and (reason := _missed(module)):
             refused.append((name or type(module).__name__, reason))
+    if len(guessed) < len(sites):  # variables called q and k tell less than names of layers: beside surer sites they do not count
+        sites = [site for site in sites if site not in guessed]
     for index, site in enumerate(sites):
         site.index = index
     return Found(sites, refused, len(named))
 
 
 def _around(named: dict[str, nn.Module], name: str) -> nn.Module | None:
-    """The nearest module above that is no mere list."""
+    """The nearest module above that has a matrix and is no mere list."""
     while name:
         name = name.rpartition(".")[0]
-        if not isinstance(named[name], (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
+        if _has_matrix(named[name]) and not isinstance(named[name], (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
             return named[name]
     return None
+
+
+def _has_matrix(module: nn.Module) -> bool:
+    return any(parameter.dim() > 1 for parameter in module.parameters())
 
 
 def select_sites(sites: Sequence[Site], layers: Layers | None) -> list[Site]:
@@ -256,7 +264,7 @@ def is_written_out(module: nn.Module) -> bool:
     softens = bool(reading.mentioning(*SOFTENING)) or any(isinstance(child, nn.Softmax) for child in children)
     if not softens or cls.__name__.endswith(OTHER_SOFTMAX):
         return False
-    if not (any(map(PROJECTION.fullmatch, _own_names(module))) or _has_queries_and_keys(cls)):
+    if not (_is_named(module) or _has_queries_and_keys(cls)):
         return False
     return any(read(own).mentioning(*MULTIPLYING) for own in (cls, *(type(c) for c in children if not next(c.children(), None))))
 
@@ -272,6 +280,11 @@ def _has_queries_and_keys(cls: type) -> bool:
     multiplying = [function for function in read(cls).functions if names_in(function.__code__) & set(MULTIPLYING)]
     variables = [function.__code__.co_varnames for function in multiplying]
     return any(any(map(QUERY.fullmatch, names)) and any(map(KEY.fullmatch, names)) for names in variables)
+
+
+def _is_named(module: nn.Module) -> bool:
+    """Whether names of its layers and parameters tell that it projects to q, k and v."""
+    return any(map(PROJECTION.fullmatch, _own_names(module)))
 
 
 def _own_names(module: nn.Module) -> list[str]:

@@ -153,8 +153,8 @@ class AttentionProbe:
         missing = [site.name for site in self.sites if site.index not in self._measured]
         if len(missing) == len(self.sites):
             raise WorkError(
-                f"the probe saw no attention call in step {self.steps}: the model did not run, or it runs compiled;"
-                " probe the model without torch.compile."
+                f"the probe saw no attention call in step {self.steps}: the model did not run, it runs compiled (probe it without"
+                " torch.compile), or it attends in a way that could not be followed."
             )
         self._copying.begin()
         sites = [self._site_record(site, number) for number, site in enumerate(self.sites) if site.index in self._measured]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -89,8 +90,19 @@ def run_model(model: nn.Module, inputs: Any) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """The same with copies of all tensors."""
-    return tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, value)
+    """The same with copies of all tensors, and of objects that may hold some, as the caches of Hugging Face do."""
+    return tree_map(_copied, value)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, (nn.Module, str, int, float, type(None))) or callable(value):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # it cannot be copied, and is passed on as it is
+        return value
 
 
 def run_alike(model: nn.Module, inputs: Any) -> Any:

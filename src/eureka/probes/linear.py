@@ -177,6 +177,8 @@ def _paired(features: Tensor, labels: Tensor, tokens: Tokens) -> tuple[Array, Ar
         y = labels
     else:
         raise RequestError(f"answers of shape {tuple(labels.shape)} fit neither samples nor tokens {tuple(features.shape[:2])}.")
+    if len(x) != len(y):
+        raise RequestError(f"there are {len(y)} answers, and attention over {len(x)} samples: its heads could not be told apart.")
     keep = y >= 0  # a negative number marks a token without an answer
     return x[keep].double().cpu().numpy(), y[keep].cpu().numpy()
 

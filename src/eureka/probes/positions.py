@@ -80,20 +80,23 @@ def sums_of(follow: Follow, padding: Padding) -> list[Addition]:
 def _entered(model: nn.Module, follow: Follow) -> Iterator[None]:
     """Follow nothing inside attention that is written out, or is no site: biases that it adds to its logits are no positions.
 
-    A module that is all of the model adds positions too: it is followed up to its first product of q and k.
+    A module that is all of the model, or embeds, adds positions too: it is followed up to its first product of q and k.
     """
     named, whole, found = dict(model.named_modules()), set(model.parameters()), find_sites(model)
     own = [site.module for site in found.sites if site.kind == "by_hand"]
     own += [named.get(name, model) for name, _ in found.refused]
-    hooks = [
-        module.register_forward_pre_hook(follow.arm if set(module.parameters()) == whole else follow.enter) for module in own
-    ]
+    hooks = [module.register_forward_pre_hook(follow.arm if _embeds(module, whole) else follow.enter) for module in own]
     hooks += [module.register_forward_hook(follow.leave) for module in own]
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _embeds(module: nn.Module, whole: set[nn.Parameter]) -> bool:
+    """Whether a module is all of the model, or embeds its inputs itself."""
+    return set(module.parameters()) == whole or any(isinstance(part, nn.Embedding) for part in module.modules())
 
 
 def _samples_first(attention: tuple[Site, int] | None, one: Sum, padding: Padding) -> Addition:

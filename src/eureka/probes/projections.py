@@ -107,6 +107,11 @@ def picked(layer: nn.Module, outputs: Tensor) -> Projection:
     return _projection(layer, lambda g: turn(g)[outputs])
 
 
+def apart(site: Site, letter: str) -> bool:
+    """Whether a layer makes q, k or v of a site alone, by its name."""
+    return isinstance(site.owner, nn.MultiheadAttention) or _first(site.owner, APART[letter]) is not None
+
+
 def why_missing(site: Site, letter: str) -> str:
     """What was looked for as W_Q or W_K of a site and not found, as part of a sentence."""
     layer, name = fused_layer(site), f"W_{letter.upper()}"

@@ -9,8 +9,7 @@ point, and the matrix gets its own bits back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.capture import copied, run_alike
 from eureka.probes.projections import Heads, Projection
+from eureka.starts.sole import doubled, elements_doubled
 
 CLOSE = 1e-3
 """How near a feature is to once or twice what it was, as a share of its largest number."""
@@ -84,17 +84,16 @@ def _features(model: nn.Module, site: Site, heads: Heads, args: tuple[Any, ...],
     with attached(model, [site], observer=lambda _, call: calls.append(call)):
         site.owner(*copied(args), **copied(kwargs))
     q, k, v = calls[0][:3]
-    assert v is not None, "asked only of sites whose values were seen"
-    parts = {"q": q, "k": k[:, :: k.shape[1] // heads.groups], "v": v}
+    parts = {"q": q, "k": k[:, :: k.shape[1] // heads.groups]} | ({} if v is None else {"v": v})
     return {letter: part.permute(1, 3, 0, 2).flatten(2).flatten(0, 1).float() for letter, part in parts.items()}
 
 
 def _made(hear: Callable[[], Features], candidates: Sequence[Matrix], letter: str) -> Projection | None:
     """The matrix that makes q or k, and nothing else with these rows."""
     once = hear()
-    for matrix in candidates:
+    for matrix in (one for candidate in candidates for one in _with_and_without_bias(candidate)):
         whole = [(parameter, torch.ones_like(parameter)) for parameter in matrix if parameter is not None]
-        with doubled(whole):
+        with elements_doubled(whole):
             now = hear()
         if not _times(once[letter], now[letter], 2).all():
             continue
@@ -102,6 +101,11 @@ def _made(hear: Callable[[], Features], candidates: Sequence[Matrix], letter: st
         if projection is not None and _makes_only(hear, once, projection, letter):
             return projection
     return None
+
+
+def _with_and_without_bias(matrix: Matrix) -> list[Matrix]:
+    """Without its bias first: it may belong to something else, and one that is zero need not grow."""
+    return [Matrix(matrix.weight, None), *([matrix] if matrix.bias is not None else [])]
 
 
 def _in_order(hear: Callable[[], Features], once: Features, matrix: Matrix, letter: str) -> Projection | None:
@@ -126,7 +130,7 @@ def _numbers(hear: Callable[[], Features], once: Tensor, matrix: Matrix, axis: i
     numbers = torch.zeros(len(once), dtype=torch.long)
     for place in range((size - 1).bit_length()):
         ones = (torch.arange(size) >> place) % 2 == 1
-        with doubled(_parts(matrix, axis, ones)):
+        with elements_doubled(_parts(matrix, axis, ones)):
             now = hear()[letter]
         twice, same = _times(once, now, 2), _times(once, now, 1)
         if not (twice ^ same).all():
@@ -137,14 +141,7 @@ def _numbers(hear: Callable[[], Features], once: Tensor, matrix: Matrix, axis: i
 
 def _makes_only(hear: Callable[[], Features], once: Features, projection: Projection, letter: str) -> bool:
     """Whether these rows, doubled, double this and leave the others alone."""
-    parts = [(projection.parameter, projection.rows)]
-    parts += [(projection.bias, projection.bias_rows)] if projection.bias is not None else []
-    masks = []
-    for parameter, rows in parts:
-        chosen = torch.zeros(parameter.numel(), dtype=torch.bool, device=parameter.device)
-        chosen[rows(torch.arange(parameter.numel(), device=parameter.device).view(parameter.shape)).flatten()] = True
-        masks.append((parameter, chosen.view(parameter.shape)))
-    with doubled(masks):
+    with doubled(projection, torch.ones(1, dtype=torch.bool)):
         now = hear()
     return all(bool(_times(once[other], now[other], 2 if other == letter else 1).all()) for other in once)
 
@@ -156,21 +153,6 @@ def _parts(matrix: Matrix, axis: int, chosen: Tensor) -> list[tuple[nn.Parameter
     if matrix.bias is not None and len(matrix.bias) == len(chosen):
         parts.append((matrix.bias, chosen.to(matrix.bias.device)))
     return parts
-
-
-@contextmanager
-def doubled(parts: Sequence[tuple[nn.Parameter, Tensor]]) -> Iterator[None]:
-    """While inside, some elements of some parameters are doubled; afterwards every bit is as it was."""
-    copies = [parameter.detach().clone() for parameter, _ in parts]
-    try:
-        for parameter, chosen in parts:
-            parameter.mul_(chosen.to(parameter.dtype) + 1)
-        torch.clear_autocast_cache()
-        yield
-    finally:
-        for (parameter, _), copy in zip(parts, copies, strict=True):
-            parameter.copy_(copy)
-        torch.clear_autocast_cache()
 
 
 def _times(once: Tensor, now: Tensor, factor: int) -> Tensor:

@@ -14,7 +14,7 @@ WITHIN = 0.01
 """How far a measurement may be from what was asked, as a share of it."""
 SKIP = 0.001
 """A measurement this near is left alone; parameters of less precision are left alone within their own rounding."""
-ROUNDS = 3
+ROUNDS = 8
 """How often one thing is rescaled. Once is enough where all of q and k is made by W_Q and W_K; a learned key beside them
 (`add_bias_kv`) does not grow with them."""
 

@@ -24,9 +24,10 @@ from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.capture import run_alike
 from eureka.probes.fused_rows import FusedRows
 from eureka.probes.head_statistics import head_spread
-from eureka.probes.projections import Heads, Projection, fused_layer, projections, why_missing
+from eureka.probes.projections import Heads, Projection, apart, projections, why_missing
 from eureka.starts.by_use import ByUse
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
+from eureka.starts.sole import why_not_sole
 
 LARGEST = 1e7
 """A factor beyond this would only enlarge rounding errors."""
@@ -42,7 +43,7 @@ class Logits:
         self.operators: set[str] = set()
         """Operators other than plain softmax that were met."""
         self._keys_are_values: set[int] = set()
-        self._values_unseen: set[int] = set()
+        self._shared: dict[int, str] | None = None
         self._fused, self._by_use = FusedRows(sites), ByUse(model, inputs)
 
     def measure(self) -> dict[int, list[float]]:
@@ -55,9 +56,7 @@ class Logits:
             self._fused.see(site, call, self.heads[site.index].groups)
             if call.operator is not None and not isinstance(call.operator, Softmax):
                 self.operators.add(type(call.operator).__name__)
-            if call.v is None:
-                self._values_unseen.add(site.index)
-            elif call.k.data_ptr() == call.v.data_ptr():
+            if call.v is not None and call.k.data_ptr() == call.v.data_ptr():
                 self._keys_are_values.add(site.index)
             root = math.sqrt(call.q.shape[-1])
             found.setdefault(site.index, []).extend(s / root for s in head_spread(call.q, call.k, call.mask))
@@ -68,7 +67,16 @@ class Logits:
 
     def refused(self) -> dict[int, str]:
         """Why W_Q and W_K of a site cannot be rescaled, by its index."""
-        return {index: why for index in self.heads if (why := self._why_not(index)) is not None}
+        reasons = {index: why for index in self.heads if (why := self._why_not(index)) is not None}
+        if self._shared is None:
+            found = {
+                index: {letter: self._projection(index, letter) for letter in "qk"}
+                for index in self.heads
+                if index not in reasons
+            }
+            asked = [self.sites[index] for index in found]
+            self._shared = why_not_sole(self.model, self.inputs, asked, self.heads, found)
+        return reasons | self._shared
 
     def sharpen(self, asked: float, kept: Kept) -> dict[int, list[float]]:
         """Scale every head of every site that is not refused, layer after layer; the spreads afterwards."""
@@ -90,8 +98,8 @@ class Logits:
                 worst = max(spreads, key=lambda spread: abs(spread / asked - 1))
                 raise RequestError(
                     f"the logits of {self._name(index)} have a spread of {measurement(worst)} after W_Q and W_K were scaled to"
-                    f" give {number(asked)}: a norm stands between, layers share them, or q, k and v lie in another order;"
-                    " nothing was changed, pass logits=None."
+                    f" give {number(asked)}: a norm stands between, layers share them, it attends several times, or q, k and v"
+                    " lie in another order; nothing was changed, pass logits=None."
                 )
         return {index: list(spreads) for index, spreads in found.items()}
 
@@ -111,8 +119,6 @@ class Logits:
                 )
 
     def _projection(self, index: int, letter: str) -> Projection:
-        if index in self._keys_are_values:
-            raise RequestError(f"{self._name(index)} uses its keys as values, which would be scaled too; pass logits=None.")
         found = self._found(index, letter)
         assert found is not None, "asked only of sites that are not refused"
         return found
@@ -125,23 +131,21 @@ class Logits:
         site, heads = self.sites[index], self.heads[index]
         if (rows := self._fused.projection(site, letter)) is not None:
             return rows
-        told = letter in projections(site, heads) and fused_layer(site) is None
-        return None if told else self._by_use.projection(site, heads, letter)
+        return None if apart(site, letter) else self._by_use.projection(site, heads, letter)
 
     def _why_not(self, index: int) -> str | None:
-        if index in self._values_unseen:
-            return "writes its attention out, and what its weights are multiplied with could not be followed"
+        if index in self._keys_are_values:
+            return "uses its keys as values, which would be scaled too"
         for letter, heads in (("q", self.heads[index].queries), ("k", self.heads[index].groups)):
             found = self._found(index, letter)
             if found is None:
                 return why_missing(self.sites[index], letter)
             rows = found.rows(found.parameter).shape[0]
-            if rows % heads:
-                return f"has a W_{letter.upper()} of {rows} rows, which {heads} heads do not divide"
+            size = self.heads[index].size
+            if rows != heads * size:
+                return f"has a W_{letter.upper()} of {rows} rows, and {heads} heads of {size} dimensions were seen"
             if not all(part is None or part.requires_grad for part in (found.parameter, found.bias)):
                 return f"has a W_{letter.upper()} that is frozen"
-            if heads > 1 and rows == self.heads[index].size:
-                return f"has one W_{letter.upper()} for all of its heads"
             if self._seen(index, letter) is None and self._makes_values(index, found):
                 return f"has a W_{letter.upper()} that is W_V too"
         return None
