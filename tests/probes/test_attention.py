@@ -152,6 +152,7 @@ def test_gradients_are_split_into_those_of_q_k_and_v_of_each_head(name: str) -> 
     calls: dict[str, AttentionCall] = {}
 
     def keep(site: Site, call: AttentionCall) -> None:
+        assert call.v is not None
         for tensor in (call.q, call.k, call.v):
             tensor.retain_grad()
         calls[site.name] = call

@@ -173,6 +173,7 @@ def test_a_query_that_asks_by_its_content_for_a_place_counts_as_position() -> No
 
 def test_one_sample_or_samples_that_are_alike_have_no_share() -> None:
     call = call_of(normal(1, H, N, D), normal(1, H, N, D, seed=1), NoMask())
+    assert call.v is not None
     q, k, v = (x.repeat(2, 1, 1, 1) for x in (call.q, call.k, call.v))
     twice = AttentionCall(q, k, v, NoMask(), None)
     for one in (call, twice):
