@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import eureka
-from tests.starts.twins import BATCH, TOKENS, WORDS, changed, copy_of_mode, ratio, spreads_of_logits, state
+from tests.starts.twins import BATCH, TOKENS, WORDS, changed, copy_of_mode, explicit_logits, ratio, spreads_of_logits, state
 
 E, H = 16, 2
 HIDDEN = -1e8
@@ -585,3 +585,36 @@ def test_positions_are_found_inside_an_attention_that_embeds_with_a_layer_behind
 
 def _padded(head: nn.Module) -> nn.Module:
     return nn.Sequential(head, nn.Linear(E // H, E))
+
+
+class Windows(nn.Module):
+    """Heads behind the samples, windows behind the heads; written out or fused."""
+
+    def __init__(self, fused: bool) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim, self.fused, self.qkv = H, E // H, fused, nn.Linear(E, 3 * E)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(len(x), 3, 3, 3, H, -1).permute(3, 0, 4, 1, 2, 5)
+        if self.fused:
+            mixed = F.scaled_dot_product_attention(q, k, v)
+        else:
+            mixed = (q @ k.transpose(-2, -1) * (E // H) ** -0.5).softmax(-1) @ v
+        return mixed.permute(0, 2, 3, 1, 4).reshape(x.shape)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_heads_before_windows_are_heads(fused: bool) -> None:
+    model = Model(lambda: Windows(fused)).eval()
+    plain = model(ids())
+    assert [len(site.values["entropy"]) for site in _looked(model)] == [H, H]
+    assert torch.equal(model(ids()), plain)
+    for fix in ("softmax", "learnable_temperature"):
+        with eureka.patch(model, fix):
+            torch.testing.assert_close(model(ids()), plain)
+    start = eureka.clear_start(model, ids())
+    assert start.notes == ()
+    assert [row.heads for row in start.logits] == [H, H]
+    q, k, _ = model.blocks[0].qkv(model.norms[0](model.words(ids()) + model.places.weight[:TOKENS])).chunk(3, dim=-1)  # type: ignore[operator]
+    q, k = (part.detach().double().view(BATCH * 3, 3, H, -1).transpose(1, 2) for part in (q, k))
+    assert explicit_logits(q, k, causal=False) == pytest.approx([1.0] * H, rel=0.01)

@@ -30,7 +30,7 @@ from eureka.attention.mask import Bias, Mask, NoMask
 from eureka.attention.operator import Operator
 from eureka.errors import WorkError
 from eureka.patching.einsum import as_product, values_in
-from eureka.patching.masks import rescaled
+from eureka.patching.masks import heads_axis, rescaled
 from eureka.patching.sdpa import ORIGINAL, current, detour, detoured, inside_operator, running, uncompiled_method
 from eureka.patching.selfcheck import PLAIN, due, verify
 from eureka.patching.slot import SUBMODULE, base_class, find_slot, observe
@@ -82,6 +82,8 @@ class Weights(NamedTuple):
     k: Tensor
     mask: Mask
     operator: Operator | None
+    axis: int | None
+    """The axis of the heads, if it is not the third from behind."""
 
 
 class Follower(TorchFunctionMode):
@@ -147,7 +149,7 @@ class Follower(TorchFunctionMode):
         elif func in MULTIPLY and of is self._untold:
             right = _argument(args, kwargs, 1, "mat2" if func in BMM else "other")
             values = values_in(args, tensor) if func is torch.einsum else right if args[0] is tensor else None
-            self._values.append(_values(values, tensor, of.q.shape))
+            self._values.append(_values(values, tensor, of))
 
     def _tell(self) -> None:
         """Tell the observers of the last call; of its values only if there are no others."""
@@ -230,8 +232,10 @@ class Follower(TorchFunctionMode):
     ) -> Any:
         operator: Operator | None = getattr(self._module, SUBMODULE, None)
         slot = find_slot(self._module, SUBMODULE)
-        q, k, mask = _parts(product, logits, None if slot is None else slot.heads)
-        self._untold = Weights(q, k, mask, operator)
+        heads = None if slot is None else slot.heads
+        axis = heads_axis(logits.shape, heads)
+        q, k, mask = _parts(product, logits, heads, axis)
+        self._untold = Weights(q, k, mask, operator, axis)
         if operator is None:
             return func(*args, **kwargs)
         if operator.needs_values:
@@ -242,18 +246,21 @@ class Follower(TorchFunctionMode):
         dtype = kwargs.get("dtype") or next((one for one in args if isinstance(one, torch.dtype)), None) or logits.dtype
 
         def weights(operator: Operator) -> Tensor:
-            return operator.weights(q, k, mask).reshape(logits.shape).to(dtype)
+            shape = _heads_last(logits, axis).shape
+            return _heads_back(operator.weights(q, k, mask).reshape(shape), axis).to(dtype)
 
         if due(self._module, SUBMODULE) is not None:
             verify(self._module, SUBMODULE, lambda: func(*args, **kwargs), lambda: weights(PLAIN))
         return weights(operator)
 
 
-def _parts(product: Product, logits: Tensor, heads: int | None) -> tuple[Tensor, Tensor, Mask]:
+def _parts(product: Product, logits: Tensor, heads: int | None, axis: int | None) -> tuple[Tensor, Tensor, Mask]:
     """q in the scale of the operators, k, and what was added to scale·q·k as a bias; (B, H, …) each."""
     (queries, width), keys = product.q.shape[-2:], product.k.shape[-2]
+    logits = _heads_last(logits, axis)
     lead = _lead(logits, heads)
-    q, k = (x.expand(*product.lead, *x.shape[-2:]).reshape(*lead, -1, width) for x in (product.q, product.k))
+    whole = (x.expand(*product.lead, *x.shape[-2:]) for x in (product.q, product.k))
+    q, k = (_heads_last(x, axis).reshape(*lead, -1, width) for x in whole)
     q = rescaled(q, product.scale)
     if product.bare:
         return q, k, NoMask()
@@ -261,15 +268,25 @@ def _parts(product: Product, logits: Tensor, heads: int | None) -> tuple[Tensor,
         return q, k, Bias(wide(logits.reshape(*lead, queries, keys)) - logits_of(q * plain_beta(q), k))
 
 
-def _values(values: Any, weights: Tensor, shape: Sequence[int]) -> Tensor | None:
+def _heads_last(x: Tensor, axis: int | None) -> Tensor:
+    return x if axis is None else x.movedim(axis, -3)
+
+
+def _heads_back(x: Tensor, axis: int | None) -> Tensor:
+    return x if axis is None else x.movedim(-3, axis)
+
+
+def _values(values: Any, weights: Tensor, of: Weights) -> Tensor | None:
     """Values that (…, Q, K) weights were multiplied with, (B, H, K, D); one head for all is repeated. None if they do not fit."""
-    lead = weights.shape[:-2]
+    lead, shape = weights.shape[:-2], of.q.shape
+    if of.axis is not None and len(lead) <= of.axis:
+        return None
     if not isinstance(values, Tensor) or not 2 <= values.dim() <= weights.dim() or values.shape[-2] != weights.shape[-1]:
         return None
     own = (1,) * (weights.dim() - values.dim()) + tuple(values.shape[:-2])
     if any(size not in (1, whole) for size, whole in zip(own, lead, strict=True)) or math.prod(lead) != math.prod(shape[:2]):
         return None
-    return values.expand(*lead, *values.shape[-2:]).reshape(*shape[:2], *values.shape[-2:])
+    return _heads_last(values.expand(*lead, *values.shape[-2:]), of.axis).reshape(*shape[:2], *values.shape[-2:])
 
 
 def _lead(logits: Tensor, heads: int | None) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -34,6 +35,16 @@ def same_batch(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]
     batch = max(q.shape[0], k.shape[0])
     q, k, v = (x if x.shape[0] == batch else x.expand(batch, *x.shape[1:]) for x in (q, k, v))
     return q, k, v
+
+
+def heads_axis(shape: Sequence[int], heads: int | None) -> int | None:
+    """Where the heads of (…, N, D) or (…, Q, K) are, if not third from behind: behind the samples, and windows behind them.
+
+    >>> heads_axis((2, 4, 9, 16, 8), heads=4), heads_axis((2, 9, 4, 16, 8), heads=4), heads_axis((2, 4, 16, 8), heads=4)
+    (1, None, None)
+    """
+    fits = [axis for axis in range(1, len(shape) - 3) if shape[axis] == heads]
+    return fits[0] if len(fits) == 1 and shape[-3] != heads else None
 
 
 def is_empty(q: Tensor, k: Tensor) -> bool:

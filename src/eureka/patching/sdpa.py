@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from eureka.attention.operator import Operator
 from eureka.errors import RequestError, WorkError
 from eureka.patching.bytecode import global_names
-from eureka.patching.masks import is_empty, mask_of, rescaled, same_batch
+from eureka.patching.masks import heads_axis, is_empty, mask_of, rescaled, same_batch
 from eureka.patching.selfcheck import PLAIN, due, verify
 from eureka.patching.slot import SUBMODULE, base_class, find_slot, observe
 
@@ -208,17 +208,31 @@ def detour(
         if not _understood(query, key, value, attn_mask, is_causal):
             plain()  # raises what the function raises
             raise RequestError("a patched scaled_dot_product_attention takes a boolean or float mask, or is_causal=True.")
-        lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])  # type: ignore[no-untyped-call]
-        shape = lead + query.shape[max(0, query.dim() - 3) : -1]
-        q, k, v = same_batch(*(_four(x, shape) for x in (query, key, value)))
-        mask = None if attn_mask is None else _four(_aligned(attn_mask, query, shape), None)
+        axis = _heads_axis(module, query, key, value, attn_mask)
+        given = [x if axis is None else x.movedim(axis, -3) for x in (query, key, value)]
+        lead = torch.broadcast_shapes(given[0].shape[:-3], given[1].shape[:-3])  # type: ignore[no-untyped-call]
+        shape = lead + given[0].shape[max(0, query.dim() - 3) : -1]
+
+        def whole(mixed: Tensor) -> Tensor:
+            mixed = mixed.reshape(*shape, value.shape[-1])
+            return mixed if axis is None else mixed.movedim(-3, axis)
+
+        q, k, v = same_batch(*(_four(x, shape) for x in given))
+        mask = None if attn_mask is None else _four(_aligned(attn_mask, given[0], shape), None)
         q, kind = rescaled(q, scale), mask_of(mask, is_causal)
         observe(module, SUBMODULE, q, k, v, kind, operator)
         if operator is None:
             return plain()
         if due(module, SUBMODULE) is not None:
-            verify(module, SUBMODULE, lambda: plain(0.0), lambda: PLAIN(q, k, v, kind).reshape(*shape, value.shape[-1]))
-        return operator(q, k, v, kind, dropout_p).reshape(*shape, value.shape[-1])  # type: ignore[no-any-return]
+            verify(module, SUBMODULE, lambda: plain(0.0), lambda: whole(PLAIN(q, k, v, kind)))
+        return whole(operator(q, k, v, kind, dropout_p))
+
+
+def _heads_axis(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> int | None:
+    """The axis of the heads, if it is not the third from behind; asked where all three are alike and no mask has such axes."""
+    slot = find_slot(module, SUBMODULE)
+    alike = query.shape[:-2] == key.shape[:-2] == value.shape[:-2] and (mask is None or mask.dim() <= 2)
+    return heads_axis(query.shape, slot.heads) if slot is not None and alike else None
 
 
 def _understood(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> bool:
