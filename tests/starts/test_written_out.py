@@ -432,6 +432,32 @@ class FusedResidual(Residual):
         return q + F.scaled_dot_product_attention(q, self.key(x), self.value(x))  # type: ignore[no-any-return]
 
 
+class SecondOutput(Head):
+    """Its queries come out too, for a gate that is elsewhere."""
+
+    def forward(self, x: Tensor) -> Any:
+        q = self.query(x)
+        return {"out": (q @ self.key(x).transpose(-2, -1)).softmax(-1) @ self.value(x), "gate": q}
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = SecondOutput()
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.inner(x)
+        return found["gate"].sigmoid() * found["out"]  # type: ignore[no-any-return]
+
+
+def test_queries_that_come_out_of_the_module_too_are_left_alone_with_a_note() -> None:
+    model = Model(lambda: _padded(Gated()))
+    before = state(model)
+    (note,) = eureka.clear_start(model, ids()).notes
+    assert "has a W_Q that makes more than q" in note
+    assert changed(model, before) == {"places.weight"}
+
+
 @pytest.mark.parametrize("attention", [KeysAsValues, ValuesOfKeys, KeysOnceMore, Residual, Gate, FusedResidual])
 def test_a_named_weight_that_makes_more_than_queries_or_keys_is_left_alone_with_a_note(attention: type[nn.Module]) -> None:
     model = Model(lambda: _padded(attention()))

@@ -105,16 +105,18 @@ class _Alone:
         self.once = self.run()
 
     def run(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """What comes out, and q and k of the first call, a row for each head."""
+        """All numbers that come out, and q and k of the first call, a row for each head."""
         calls: list[AttentionCall] = []
         args, kwargs = copied(self._given)
         with attached(self._model, [self._site], operators=[self._frozen], observer=lambda _, call: calls.append(call)):
             out = self._site.owner(*args, **kwargs)
         self._frozen.replay()
-        whole = next(leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.is_floating_point())
+        numbers = [leaf.flatten() for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
         q, k = calls[0].q, calls[0].k
         parts = {"q": q, "k": k[:, :: k.shape[1] // self.heads.groups]}
-        return whole, {letter: part.transpose(0, 1).flatten(1) for letter, part in parts.items()}
+        return torch.cat([part.float() for part in numbers]), {
+            letter: part.transpose(0, 1).flatten(1) for letter, part in parts.items()
+        }
 
 
 def _why(alone: _Alone, found: Projections) -> str | None:
