@@ -468,6 +468,57 @@ def test_a_named_weight_that_makes_more_than_queries_or_keys_is_left_alone_with_
     assert changed(model, before) == {"places.weight"}
 
 
+class Draws(Head):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + torch.rand_like(x[..., : self.value.out_features])
+
+
+def test_a_module_that_draws_is_asked_with_the_same_draws() -> None:
+    model = Model(lambda: _padded(Draws()))
+    start = eureka.clear_start(model, ids())
+    assert not start.notes
+    assert len(start.logits) == 2
+
+
+class Counts(Head):
+    """It comes out otherwise with each call."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x) + 0.003 * self.calls
+
+
+class Pops(Head):
+    handed: list[float]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.handed.pop()
+
+
+class Hands(nn.Module):
+    """It hands something to its attention that can be taken once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Pops()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.inner.handed = [1.0]
+        return self.inner(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("attention", [Counts, Hands])
+def test_a_module_that_does_not_run_twice_alike_is_rescaled_and_marked(attention: type[nn.Module]) -> None:
+    model = Model(lambda: _padded(attention()))
+    start = eureka.clear_start(model, ids(), positions=None, logits=2.0)
+    first, second = (row.site for row in start.logits)
+    (note,) = start.notes
+    assert note.startswith(f"whether W_Q and W_K of {first} and {second} make anything but q and k could not be checked: ")
+    assert [row.after[0] for row in start.logits] == pytest.approx([2.0, 2.0], rel=0.01)
+
+
 class HeadsFirst(Folded):
     """Heads are folded before the batch, so that those that it seems to have are mixtures."""
 

@@ -106,11 +106,18 @@ def _copied(value: Any) -> Any:
 
 
 def run_alike(model: nn.Module, inputs: Any) -> Any:
-    """`run_model` from one and the same random state, so that a model that draws (ViTMAE its mask) sees the same each time."""
+    """`run_model` from one and the same random state."""
+    with same_random_state(model):
+        return run_model(model, inputs)
+
+
+@contextmanager
+def same_random_state(model: nn.Module) -> Iterator[None]:
+    """Inside, random numbers begin alike, so that a model that draws (ViTMAE its mask) draws the same each time."""
     cuda = sorted({tensor.get_device() for tensor in model.parameters() if tensor.is_cuda})
     with torch.random.fork_rng(devices=cuda):
         torch.manual_seed(0)
-        return run_model(model, inputs)
+        yield
 
 
 @contextmanager

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from eureka.patching.attach import AttentionCall, Site, attached
-from eureka.probes.capture import copied, run_alike
 from eureka.probes.projections import Heads, Projection
-from eureka.starts.sole import doubled, elements_doubled
+from eureka.starts.alone import Alone, doubled, elements_doubled
 
 CLOSE = 1e-3
 """How near a feature is to once or twice what it was, as a share of its largest number."""
@@ -33,37 +31,19 @@ class Matrix(NamedTuple):
     bias: nn.Parameter | None
 
 
-class ByUse:
-    """The projections of the sites of a model, on one batch."""
+def by_use(module: Alone, heads: Heads) -> dict[str, Projection]:
+    """W_Q and W_K of a site, in the order of its heads; without one that no matrix makes, or that makes something else too."""
 
-    def __init__(self, model: nn.Module, inputs: Any) -> None:
-        self._model, self._inputs = model, inputs
-        self._found: dict[int, dict[str, Projection]] = {}
+    def hear() -> Features:
+        q, k, v = module.run()[1][:3]
+        parts = {"q": q, "k": k[:, :: k.shape[1] // heads.groups]} | ({} if v is None else {"v": v})
+        return {letter: part.permute(1, 3, 0, 2).flatten(2).flatten(0, 1).float() for letter, part in parts.items()}
 
-    def projection(self, site: Site, heads: Heads, letter: str) -> Projection | None:
-        """W_Q or W_K of a site, in the order of its heads; None if no matrix makes it, or if that makes something else too."""
-        if site.index not in self._found:
-            self._found[site.index] = self._search(site, heads)
-        return self._found[site.index].get(letter)
-
-    def _search(self, site: Site, heads: Heads) -> dict[str, Projection]:
-        given: list[Any] = []
-        hook = site.owner.register_forward_pre_hook(
-            lambda _, args, kwargs: given.append(copied((args, kwargs))) if not given else None, with_kwargs=True
-        )
-        try:
-            run_alike(self._model, self._inputs)
-        finally:
-            hook.remove()
-
-        def hear() -> Features:
-            return _features(self._model, site, heads, *given[0])
-
-        try:
-            found = {letter: _made(hear, matrices(site.owner), letter) for letter in "qk"}
-        except Exception:  # the module does not run alone: then nothing is said of it
-            return {}
-        return {letter: projection for letter, projection in found.items() if projection is not None}
+    try:
+        found = {letter: _made(hear, matrices(module.site.owner), letter) for letter in "qk"}
+    except Exception:  # the module does not run alone: then nothing is said of it
+        return {}
+    return {letter: projection for letter, projection in found.items() if projection is not None}
 
 
 def matrices(module: nn.Module) -> list[Matrix]:
@@ -76,16 +56,6 @@ def matrices(module: nn.Module) -> list[Matrix]:
         for weight in weights:
             found.setdefault(weight, Matrix(weight, bias if bias is not None and bias.dim() == 1 else None))
     return list(found.values())
-
-
-def _features(model: nn.Module, site: Site, heads: Heads, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Features:
-    """What the module of a site makes of its inputs now."""
-    calls: list[AttentionCall] = []
-    with attached(model, [site], observer=lambda _, call: calls.append(call)):
-        site.owner(*copied(args), **copied(kwargs))
-    q, k, v = calls[0][:3]
-    parts = {"q": q, "k": k[:, :: k.shape[1] // heads.groups]} | ({} if v is None else {"v": v})
-    return {letter: part.permute(1, 3, 0, 2).flatten(2).flatten(0, 1).float() for letter, part in parts.items()}
 
 
 def _made(hear: Callable[[], Features], candidates: Sequence[Matrix], letter: str) -> Projection | None:

@@ -25,7 +25,8 @@ from eureka.probes.capture import run_alike
 from eureka.probes.fused_rows import FusedRows
 from eureka.probes.head_statistics import head_spread
 from eureka.probes.projections import Heads, Projection, apart, projections, why_missing
-from eureka.starts.by_use import ByUse
+from eureka.starts.alone import Alone, alone
+from eureka.starts.by_use import by_use
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 from eureka.starts.sole import why_not_sole
 
@@ -42,9 +43,13 @@ class Logits:
         """The heads of each site that was called."""
         self.operators: set[str] = set()
         """Operators other than plain softmax that were met."""
+        self.unchecked: set[int] = set()
+        """Sites that are rescaled without knowing whether W_Q and W_K make anything but q and k."""
         self._keys_are_values: set[int] = set()
-        self._shared: dict[int, str] | None = None
-        self._fused, self._by_use = FusedRows(sites), ByUse(model, inputs)
+        self._refused: dict[int, str] | None = None
+        self._fused = FusedRows(sites)
+        self._modules: dict[int, Alone] = {}
+        self._by_use: dict[int, dict[str, Projection]] = {}
 
     def measure(self) -> dict[int, list[float]]:
         """The spread of each head by the index of the site, in the order of the calls; of each call if there are several."""
@@ -67,16 +72,15 @@ class Logits:
 
     def refused(self) -> dict[int, str]:
         """Why W_Q and W_K of a site cannot be rescaled, by its index."""
-        reasons = {index: why for index in self.heads if (why := self._why_not(index)) is not None}
-        if self._shared is None:
-            found = {
-                index: {letter: self._projection(index, letter) for letter in "qk"}
-                for index in self.heads
-                if index not in reasons
-            }
-            asked = [self.sites[index] for index in found]
-            self._shared = why_not_sole(self.model, self.inputs, asked, self.heads, found)
-        return reasons | self._shared
+        if self._refused is None:
+            self._modules = alone(self.model, self.inputs, [self.sites[index] for index in self.heads])
+            reasons = {index: why for index in self.heads if (why := self._why_not(index)) is not None}
+            left = [index for index in self.heads if index not in reasons]
+            found = {index: {letter: self._projection(index, letter) for letter in "qk"} for index in left}
+            asked = why_not_sole(self._modules, self.heads, found)
+            self._refused, self.unchecked = reasons | asked.reasons, asked.unknown
+            self._modules.clear()
+        return self._refused
 
     def sharpen(self, asked: float, kept: Kept) -> dict[int, list[float]]:
         """Scale every head of every site that is not refused, layer after layer; the spreads afterwards."""
@@ -131,7 +135,11 @@ class Logits:
         site, heads = self.sites[index], self.heads[index]
         if (rows := self._fused.projection(site, letter)) is not None:
             return rows
-        return None if apart(site, letter) else self._by_use.projection(site, heads, letter)
+        if apart(site, letter):
+            return None
+        if index not in self._by_use:
+            self._by_use[index] = by_use(self._modules[index], heads) if index in self._modules else {}
+        return self._by_use[index].get(letter)
 
     def _why_not(self, index: int) -> str | None:
         if index in self._keys_are_values:

@@ -1,0 +1,86 @@
+"""What `clear_start` says of what it did, and of what it left alone, a sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from eureka.formats import listing
+from eureka.patching.attach import Site, by_hand
+from eureka.probes.position_kinds import fixed_names
+from eureka.probes.positions import Search
+
+MOST_NAMES = 5
+"""How many sites a note lists by name."""
+
+
+def positions_notes(found: Search, drawn: frozenset[str], seed: int) -> list[str]:
+    """What was drawn, what was measured, and which positions are as they were."""
+    notes = []
+    if drawn:
+        notes.append(f"the positions {listing(sorted(drawn))} were zero; they are drawn from a normal distribution, seed {seed}.")
+    padded = [addition.real for addition in found.learned if addition.real is not None]
+    if padded:
+        real, tokens = sum(int(mask.sum()) for mask in padded), sum(mask.numel() for mask in padded)
+        notes.append(f"positions are measured without padding: over {real:,} of {tokens:,} tokens.")
+    if found.fixed is not None:
+        notes.append(f"the positions {fixed_names(found.fixed)} are fixed; they are as they were.")
+    notes += [f"{listing(sorted(names))} is zero for every token; it is as it was." for names in found.zero]
+    return notes + _later_notes(found)
+
+
+def _later_notes(found: Search) -> list[str]:
+    """What is added to the outcome of an attention: how large it is there depends on everything before it."""
+    scaled = frozenset[str]().union(*(addition.sources for addition in found.learned))
+    later = frozenset[str]().union(*(addition.sources for addition in found.later))
+    notes = []
+    if others := later - scaled:
+        notes.append(f"the positions {listing(sorted(others))} are added after the first attention; they are as they were.")
+    if again := later & scaled:
+        notes.append(f"the positions {listing(sorted(again))} are added again after the first attention, with the same factor.")
+    return notes
+
+
+def why_lost(site: Site) -> str:
+    """Why no attention call of a site was seen."""
+    where = by_hand(site.module)
+    return f"was not called, or takes its softmax in a way that could not be followed{f' ({where})' if where else ''}"
+
+
+def logits_notes(
+    left: Sequence[tuple[str, str]], idle: Sequence[str], unchecked: Sequence[str], operators: Set[str]
+) -> list[str]:
+    """Which logits are as they were, and what is not known of the others.
+
+    Args:
+        left: sites whose W_Q and W_K cannot be rescaled, and why
+        idle: sites that were not called
+        unchecked: sites that were rescaled without knowing what else W_Q and W_K make
+        operators: what the model attends with, other than plain softmax
+    """
+    reasons = {why: [name for name, other in left if other == why] for _, why in left}
+    notes = [
+        f"the logits of {_several(names)} are as they were: {'it' if len(names) == 1 else 'each'} {why}."
+        for why, names in reasons.items()
+    ]
+    if idle:
+        was, runs, each = ("was", "runs", "it") if len(idle) == 1 else ("were", "run", "each")
+        notes.append(f"{_several(idle)} {was} not called on these inputs, or {runs} compiled; {each} is as it was.")
+    if unchecked:
+        runs = "it does not run by itself" if len(unchecked) == 1 else "they do not run by themselves"
+        notes.append(
+            f"whether W_Q and W_K of {_several(unchecked)} make anything but q and k could not be checked: {runs}, or"
+            " not alike twice."
+        )
+    if operators:
+        names = listing(sorted(operators))
+        notes.append(f"the model attends with {names}; the spread is that which plain softmax would see.")
+    return notes
+
+
+def _several(names: Sequence[str]) -> str:
+    """The names, or the first of many."""
+    return (
+        listing(names)
+        if len(names) <= MOST_NAMES
+        else f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1} more"
+    )
