@@ -124,10 +124,11 @@ FAMILIES = {
     ),
 }
 REFUSED = {
-    "ALBERT": Family("AlbertModel", TEXT | {"embedding_size": 8}, says="layers share them"),
-    "Qwen3": Family("Qwen3Model", GROUPED | {"head_dim": 8}, says="a norm stands between"),
-    "Swin V2": Family("Swinv2Model", WINDOWS, PATCHES, says="a norm stands between"),
+    "Qwen3": Family("Qwen3Model", GROUPED | {"head_dim": 8}, says="layers.0.self_attn norms q behind W_Q"),
+    "OLMo 2": Family("Olmo2Model", GROUPED, says="layers.0.self_attn norms q behind W_Q"),
+    "Swin V2": Family("Swinv2Model", WINDOWS, PATCHES, says="self norms q behind W_Q"),
 }
+ALBERT = Family("AlbertModel", TEXT | {"embedding_size": 8})
 
 
 def state(model: nn.Module) -> dict[str, Tensor]:
@@ -193,9 +194,12 @@ def test_a_family_that_cannot_be_rescaled_is_refused_in_one_sentence(name: str) 
 
 
 def test_layers_that_share_their_weights_still_have_positions() -> None:
-    family = REFUSED["ALBERT"]
-    start = eureka.clear_start(family.made(), family.inputs, logits=None)
+    model = ALBERT.made()
+    fresh = state(model)
+    start = eureka.clear_start(model, ALBERT.inputs)
     assert [(row.parameters, round(row.after, 2)) for row in start.positions] == [(TABLE, 1.0)]
+    assert changed(model, fresh) == set(TABLE)
+    assert "layers share them" in start.notes[0]
 
 
 def test_words_are_not_taken_for_positions_where_padding_shifts_these() -> None:

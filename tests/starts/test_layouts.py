@@ -102,7 +102,7 @@ class Rotated(AnotherOrder):
 def test_an_order_that_is_not_seen_is_among_the_reasons() -> None:
     torch.manual_seed(0)
     message = refusal(Rotated("by head"), features(BATCH, TOKENS, 16), positions=None)
-    assert message.endswith("that makes more than k (values, a gate or a residual), or q, k and v lie in another order.")
+    assert message.endswith("that makes more than q (values, a gate or a residual), or q, k and v lie in another order.")
 
 
 class Widened(Grouped):

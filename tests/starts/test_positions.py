@@ -541,3 +541,53 @@ def test_positions_are_rescaled_although_the_softmax_is_out_of_reach() -> None:
     assert message.startswith(
         "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 was not called, or takes its softmax in a way"
     )
+
+
+class HeadNorm(nn.Module):
+    """A norm over each head, with a weight and a bias of its own, as in Chameleon."""
+
+    def __init__(self, heads: int, size: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(heads, size)), nn.Parameter(torch.zeros(heads, size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, x.shape[-1:]) * self.weight + self.bias
+
+
+class NormedHeads(FusedAttention):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = HeadNorm(self.heads, 16 // self.heads)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        q = self.norm(q.flatten(0, 1)).view_as(q)
+        mixed = nn.functional.scaled_dot_product_attention(*(one.transpose(1, 2) for one in (q, k, v)))
+        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_the_bias_of_a_norm_over_heads_is_no_position() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[0] = NormedHeads()
+    start = eureka.clear_start(model, ids())
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
+    assert torch.equal(model.get_parameter("blocks.0.norm.bias"), torch.zeros(2, 8))
+
+
+class Recurrent(HomeMade):
+    """Before it attends it adds what a recurrence made of the words, which is zero at first."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.words(ids)
+        x = x + torch.zeros_like(x) * x
+        for block, norm in zip(self.blocks, self.norms, strict=True):
+            x = x + block(norm(x))
+        return x  # type: ignore[no-any-return]
+
+
+def test_what_a_recurrence_adds_is_no_position_although_it_is_zero_at_first() -> None:
+    torch.manual_seed(0)
+    start = eureka.clear_start(Recurrent(), ids())
+    assert start.positions == ()
+    assert start.notes[0].startswith("no learned positions were found in Recurrent")

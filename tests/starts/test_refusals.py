@@ -50,21 +50,42 @@ class NormedAttention(FusedAttention):
         return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
-def test_a_norm_between_weights_and_logits_is_refused_and_names_the_site() -> None:
+def test_weights_with_a_norm_behind_them_are_left_alone_with_a_note() -> None:
     torch.manual_seed(0)
     model = HomeMade()
     model.blocks[1] = NormedAttention()
-    assert "the logits of blocks.1 have a spread of" in refusal(model, ids(), logits=0.5)
+    before = state(model)
+    start = eureka.clear_start(model, ids(), logits=0.5)
+    (note,) = start.notes
+    assert note.startswith("the logits of blocks.1 are as they were: it norms q behind W_Q, so that no factor of W_Q changes its")
+    assert [row.site for row in start.logits] == ["blocks.0"]
+    assert changed(model, before) == {"places.weight", "blocks.0.qkv.weight", "blocks.0.qkv.bias"}
 
 
-def test_weights_that_layers_share_are_refused_and_name_the_site() -> None:
+def test_weights_that_layers_share_are_left_alone_with_a_note() -> None:
     torch.manual_seed(0)
     model = HomeMade()
     model.blocks[1] = model.blocks[0]
-    assert "the logits of blocks.0 have a spread of" in refusal(model, ids())
-    model.blocks[1] = FusedAttention()
+    before = state(model)
+    (note,) = eureka.clear_start(model, ids()).notes
+    assert note.startswith("the logits of blocks.0 are as they were: it has a spread of ")
+    assert "layers share them, it attends several times" in note
+    assert changed(model, before) == {"places.weight"}
+
+
+def test_a_layer_that_shares_a_weight_with_one_that_cannot_be_rescaled_is_left_alone_too() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks.append(FusedAttention())
+    model.norms.append(nn.LayerNorm(16))
     model.blocks[1].qkv.weight = model.blocks[0].qkv.weight  # type: ignore[union-attr]
-    assert "layers share them" in refusal(model, ids())
+    before = state(model)
+    start = eureka.clear_start(model, ids())
+    first, second = start.notes
+    assert {first.split()[3], second.split()[3]} == {"blocks.0", "blocks.1"}
+    assert "it shares W_Q or W_K with another that cannot be rescaled; the spread is " in first + second
+    assert changed(model, before) == {"places.weight", "blocks.2.qkv.weight", "blocks.2.qkv.bias"}
+    assert start.logits[0].after == pytest.approx([1.0] * 2, rel=0.01)
 
 
 class KeysAreValues(FusedAttention):
@@ -79,7 +100,9 @@ def test_keys_that_are_values_too_are_left_alone_with_a_note() -> None:
     model.blocks[1] = KeysAreValues()
     before = state(model)
     (note,) = eureka.clear_start(model, ids()).notes
-    assert note == "the logits of blocks.1 are as they were: it uses its keys as values, which would be scaled too."
+    assert note.startswith(
+        "the logits of blocks.1 are as they were: it uses its keys as values, which would be scaled too; the spread is "
+    )
     assert not any(name.startswith("blocks.1") for name in changed(model, before))
 
 
@@ -110,12 +133,22 @@ def test_a_model_that_does_not_attend_on_these_inputs_is_refused() -> None:
     assert "no attention call of Unreached was seen" in refusal(Unreached(), ids(), logits=None)
 
 
-def test_heads_without_spread_are_refused() -> None:
+def test_heads_without_spread_are_left_alone_with_a_note() -> None:
     torch.manual_seed(0)
     model = HomeMade()
     nn.init.zeros_(model.get_parameter("blocks.1.qkv.weight"))
-    assert "head 0 of blocks.1 has logits without any spread" in refusal(model, ids())
-    assert "head 0 of blocks.0 has logits without any spread" in refusal(HomeMade(), ids()[:, :1], positions=None)
+    before = state(model)
+    start = eureka.clear_start(model, ids())
+    assert start.notes[0].startswith(
+        "the logits of blocks.1 are as they were: it has logits without any spread on this batch (head 0)"
+    )
+    assert [row.site for row in start.logits] == ["blocks.0"]
+    assert changed(model, before) == {"places.weight", "blocks.0.qkv.weight", "blocks.0.qkv.bias"}
+
+
+def test_a_model_without_any_spread_is_refused() -> None:
+    torch.manual_seed(0)
+    assert "blocks.0 has logits without any spread on this batch (head 0)" in refusal(HomeMade(), ids()[:, :1], positions=None)
     behind, inputs = CASES["torch.nn"].made()
     inputs[0, 0, 0] = math.nan
     assert "or values are not finite" in refusal(behind, inputs)
@@ -214,7 +247,7 @@ def test_positions_are_rescaled_although_w_q_has_no_usual_name_and_the_note_says
     (note,) = start.notes
     assert note.startswith("the logits of blocks.0 are as they were: it has no layer for W_Q by a usual name (query, q_proj, ")
     assert "or as a part of qkv, c_attn, " in note
-    assert note.endswith("and no matrix that q is in proportion to.")
+    assert "and no matrix whose rows make the features of q; the spread is " in note
     model.blocks[1] = Normed()
     assert refusal(model, ids(), positions=None).startswith(
         "W_Q and W_K of HomeMade cannot be rescaled: blocks.0 has no layer for W_Q by a usual name ("
@@ -229,7 +262,8 @@ def test_frozen_weights_stay_and_it_is_said_as_of_frozen_positions() -> None:
     before = state(model)
     start = eureka.clear_start(model, ids())
     assert changed(model, before) == {"places.weight", "blocks.1.qkv.weight", "blocks.1.qkv.bias"}
-    assert start.notes == ("the logits of blocks.0 are as they were: it has a W_Q that is frozen.",)
+    (note,) = start.notes
+    assert note.startswith("the logits of blocks.0 are as they were: it has a W_Q that is frozen; the spread is ")
     model.requires_grad_(False)
     assert refusal(model, ids()) == (
         "no learned positions: those of HomeMade are fixed (places.weight); blocks.0 has a W_Q that is frozen."

@@ -324,14 +324,15 @@ def test_a_layer_that_makes_keys_and_values_is_not_scaled() -> None:
     before = state(model)
     start = eureka.clear_start(model, batch())
     assert changed(model, before) == {"positions"}
-    assert start.notes == ("the logits of attend are as they were: it has a W_K that is W_V too.",)
+    (note,) = start.notes
+    assert note.startswith("the logits of attend are as they were: it has a W_K that is W_V too; the spread is ")
 
 
 def test_a_weight_that_is_computed_anew_is_named() -> None:
     model = Model()
     nn.utils.parametrizations.weight_norm(model.attend.q)
     (note,) = eureka.clear_start(model, batch()).notes
-    assert note.endswith("it makes q by q, whose weight is no parameter (it is computed anew, or quantised).")
+    assert "it makes q by q, whose weight is no parameter (it is computed anew, or quantised); the spread is " in note
 
 
 class ShiftedWindows(Model):

@@ -24,6 +24,7 @@ from eureka.patching.attach import Site, attached, find_sites
 from eureka.probes.additions import Addition, Sources, with_joint
 from eureka.probes.capture import run_alike
 from eureka.probes.follow import Follow, Sum, is_table
+from eureka.probes.norms import norm_parameters
 from eureka.probes.padding import Padding, padding_of
 
 
@@ -44,12 +45,12 @@ class Search:
 
 def search(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> Search:
     """Look for positions in one pass; if all samples are alike, in a second one on the inputs turned round as well."""
-    once = additions(model, inputs, sites)
+    once = _without_norms(model, additions(model, inputs, sites))
     names = set(trainable(model))
     found = _judge(once, once, names)
     if found.learned or found.fixed is not None:
         return found
-    turned = additions(model, _turned_round(inputs), sites)
+    turned = _without_norms(model, additions(model, _turned_round(inputs), sites))
     if [addition.rest.shape for addition in once] == [addition.rest.shape for addition in turned]:
         found = _judge(once, [a.joined(b) for a, b in zip(once, turned, strict=True)], names)
     return replace(found, undecided=found.undecided and _alike(inputs))
@@ -66,6 +67,12 @@ def additions(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> list[Addi
     with attached(model, sites, observer=follow.reached), _entered(model, follow), follow:
         run_alike(model, inputs)
     return sums_of(follow, padding_of(inputs))
+
+
+def _without_norms(model: nn.Module, found: Sequence[Addition]) -> list[Addition]:
+    """The bias of a norm over each head is a table too, of heads and features, and no positions."""
+    norms = norm_parameters(model)
+    return [addition for addition in found if not addition.sources or not addition.sources <= norms]
 
 
 def sums_of(follow: Follow, padding: Padding) -> list[Addition]:
@@ -140,7 +147,9 @@ def _judge(measured: Sequence[Addition], judged: Sequence[Addition], parameters:
     later = [addition for addition in deep if addition.sources & parameters]
     own = [addition for addition in positions if addition.sources & parameters]
     fixed = [addition.sources for addition in positions if not addition.sources & parameters]
-    zero = [a.sources & parameters for a, more in early if a.spans_tokens and not a.term.any() and more.varies()]
+    blank = [a for a, more in early if a.spans_tokens and not a.term.any() and more.varies()]
+    blank = [a for a in blank if a.sources.isdisjoint(a.rest_sources)]  # a recurrence of the content begins with zero too
+    zero = [a.sources & parameters for a in blank]
     undecided = not positions and any(more.is_undecided() for _, more in early)
     all_fixed = frozenset[str]().union(*fixed) if fixed else None
     return Search(tuple(own), all_fixed, tuple(filter(None, zero)), undecided, tuple(later))

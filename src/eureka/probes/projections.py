@@ -124,7 +124,7 @@ def why_missing(site: Site, letter: str) -> str:
     first, together = APART[letter][:3], held[len(APART[letter]) :]
     return (
         f"has no layer for {name} by a usual name ({', '.join(first)}, …; or as a part of {', '.join(together[:3])}, …), and no"
-        f" matrix that {letter} is in proportion to"
+        f" matrix whose rows make the features of {letter}"
     )
 
 

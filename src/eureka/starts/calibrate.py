@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import torch
@@ -42,11 +42,16 @@ class Kept:
         parameter.copy_(values)
         torch.clear_autocast_cache()
 
+    def restore(self) -> None:
+        """Put back every bit of all parameters."""
+        self.put_back(list(self._copies))
+
     @torch.no_grad()
-    def restore(self, *some: nn.Parameter) -> None:
-        """Put back every bit of some parameters, or of all; afterwards they are not kept."""
-        for parameter in some or tuple(self._copies):
-            parameter.copy_(self._copies.pop(parameter))
+    def put_back(self, some: Iterable[nn.Parameter]) -> None:
+        """Put back every bit of some parameters; afterwards they are not kept."""
+        for parameter in some:
+            if parameter in self._copies:
+                parameter.copy_(self._copies.pop(parameter))
         torch.clear_autocast_cache()
 
 

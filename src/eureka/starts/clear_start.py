@@ -133,20 +133,17 @@ def clear_start(
                 f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, its code attends in a"
                 " way that could not be followed, or the model runs compiled (pass it without torch.compile)."
             )
-        refused = measured.refused() if logits is not None else {}
-        left = [*found.refused, *((names[site.index], why_lost(site)) for site in lost)]
-        left += [(names[index], why) for index, why in refused.items()]
-        possible = logits is not None and len(refused) < len(before)
-        if positions is None and not possible:
-            raise RequestError(f"W_Q and W_K of {type(model).__name__} cannot be rescaled: {' '.join(left[0])}.")
         rows = _positions(model, inputs, found.sites, positions, int(seed), kept, notes) if positions else []
-        if not rows and not possible:
-            raise RequestError(notes[-1] if logits is None else f"{notes[-1].removesuffix('.')}; {' '.join(left[0])}.")
         after = measured.sharpen(logits, kept) if logits is not None else {}
+        left = [*found.refused, *((names[site.index], why_lost(site)) for site in lost)]
+        left += [(names[index], why) for index, why in measured.refused().items()] if logits is not None else []
+        if not rows and not after:
+            raise RequestError(_nothing_done(type(model).__name__, notes, left if logits is not None else []))
     if logits is not None:
         idle = [names[site.index] for site in found.sites if site.index not in before and site not in lost]
         unchecked = [names[index] for index in after if index in measured.unchecked]
-        notes += logits_notes(left, idle, unchecked, measured.operators)
+        now = {names[index]: spreads for index, spreads in measured.spreads.items()}
+        notes += logits_notes(left, now, idle, unchecked, measured.operators)
     spreads = [_logits_row(index, names[index], measured.heads[index].queries, before[index], after[index]) for index in after]
     return ClearStart(type(model).__name__, tuple(rows), tuple(spreads), tuple(notes), kept)
 
@@ -182,6 +179,13 @@ def _positions(
         )
     notes.append(why_none(model, found))
     return []
+
+
+def _nothing_done(model: str, notes: Sequence[str], left: Sequence[tuple[str, str]]) -> str:
+    """Why there are no positions, and why the first of the sites is left alone; of what was asked."""
+    if not notes:
+        return f"W_Q and W_K of {model} cannot be rescaled: {' '.join(left[0])}."
+    return f"{notes[-1].removesuffix('.')}; {' '.join(left[0])}." if left else notes[-1]
 
 
 def _logits_row(index: int, name: str, heads: int, before: list[float], after: list[float]) -> LogitsRow:

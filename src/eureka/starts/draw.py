@@ -33,7 +33,7 @@ def draw(
         kept.fill(parameters[name], torch.randn(parameters[name].shape, generator=generator))
     positions = frozenset[str]().union(*(addition.sources for addition in search(model, inputs, sites).learned))
     if others := [parameters[name] for name in trial if name not in positions]:
-        kept.restore(*others)
+        kept.put_back(others)
     gates = tuple(names for names in first.zero if names not in tables)
     return replace(search(model, inputs, sites), zero=gates), positions.intersection(trial)
 

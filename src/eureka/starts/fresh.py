@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from torch import nn
 
 from eureka.formats import number
-
-NORM = re.compile(r"(?<!batch)norm(\dd)?$", re.IGNORECASE)
-"""Classes of normalisation layers: LayerNorm, LlamaRMSNorm, GroupNorm. Batch norms are left out: transformers draws those of
-MobileViT."""
+from eureka.probes.norms import NORM
 
 
 def sign_of_training(model: nn.Module) -> str | None:

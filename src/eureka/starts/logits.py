@@ -11,14 +11,13 @@ Query heads that share a key head have one factor for the keys: the geometric me
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from eureka.attention.softmax import Softmax
-from eureka.errors import RequestError
 from eureka.formats import measurement, number
 from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.capture import run_alike
@@ -41,6 +40,8 @@ class Logits:
         self.model, self.inputs, self.sites = model, inputs, {site.index: site for site in sites}
         self.heads: dict[int, Heads] = {}
         """The heads of each site that was called."""
+        self.spreads: dict[int, list[float]] = {}
+        """What `measure` found last."""
         self.operators: set[str] = set()
         """Operators other than plain softmax that were met."""
         self.unchecked: set[int] = set()
@@ -68,6 +69,7 @@ class Logits:
 
         with attached(self.model, list(self.sites.values()), observer=observe), self._fused.watching():
             run_alike(self.model, self.inputs)
+        self.spreads = found
         return found
 
     def refused(self) -> dict[int, str]:
@@ -83,29 +85,43 @@ class Logits:
         return self._refused
 
     def sharpen(self, asked: float, kept: Kept) -> dict[int, list[float]]:
-        """Scale every head of every site that is not refused, layer after layer; the spreads afterwards."""
+        """Scale every head of every site that is not refused, layer after layer; the spreads afterwards.
+
+        A site that does not come to what is asked is put back, and refused from then on.
+        """
         refused = self.refused()
 
         def scale(index: int, spreads: Sequence[float]) -> None:
-            self._check_spread(index, spreads, asked)
             self._scale(index, [asked / spread for spread in spreads], kept)
 
         def tolerance(index: int) -> float:
             return max(rounding(self._projection(index, letter).parameter) for letter in "qk")
 
         def measure() -> dict[int, list[float]]:
-            return {index: spreads for index, spreads in self.measure().items() if index not in refused}
+            found = {index: spreads for index, spreads in self.measure().items() if index not in refused}
+            flat = {index: why for index, spreads in found.items() if (why := _why_flat(spreads, asked, self.heads[index]))}
+            self._put_back(flat, kept)
+            return measure() if flat else found
 
-        found = dict(calibrate(measure, scale, asked, tolerance))
-        for index, spreads in found.items():
-            if distance(spreads, asked) > WITHIN:
-                worst = max(spreads, key=lambda spread: abs(spread / asked - 1))
-                raise RequestError(
-                    f"the logits of {self._name(index)} have a spread of {measurement(worst)} after W_Q and W_K were scaled to"
-                    f" give {number(asked)}: a norm stands between, layers share them, it attends several times, or q, k and v"
-                    " lie in another order; nothing was changed, pass logits=None."
-                )
-        return {index: list(spreads) for index, spreads in found.items()}
+        while True:
+            found = dict(calibrate(measure, scale, asked, tolerance))
+            far = [index for index, spreads in found.items() if distance(spreads, asked) > WITHIN]
+            if not far:
+                return {index: list(spreads) for index, spreads in found.items()}
+            self._put_back({far[0]: _why_far(found[far[0]], asked)}, kept)  # those behind it wait for their turn
+
+    def _put_back(self, reasons: Mapping[int, str], kept: Kept) -> None:
+        """Refuse some sites, and those that share a weight with them: what is scaled for one would change the other."""
+        refused = self.refused()
+        parts = {index: self._parameters(index) for index in self.heads if index not in refused}
+        lost = {part for index in reasons for part in parts[index]}
+        sharing = [index for index, own in parts.items() if not own.isdisjoint(lost)]
+        refused.update(dict.fromkeys(sharing, "shares W_Q or W_K with another that cannot be rescaled") | dict(reasons))
+        kept.put_back(part for index in sharing for part in parts[index])
+
+    def _parameters(self, index: int) -> set[nn.Parameter]:
+        found = [self._projection(index, letter) for letter in "qk"]
+        return {part for one in found for part in (one.parameter, one.bias) if part is not None}
 
     def _scale(self, index: int, factors: list[float], kept: Kept) -> None:
         heads = self.heads[index]
@@ -113,14 +129,6 @@ class Logits:
         keys = whole.log().mean(dim=1, keepdim=True).div(2).exp()
         scale_heads(self._projection(index, "q"), (whole / keys).flatten(), kept)
         scale_heads(self._projection(index, "k"), keys.flatten(), kept)
-
-    def _check_spread(self, index: int, spreads: Sequence[float], asked: float) -> None:
-        for head, spread in enumerate(spreads):
-            if not spread > asked / LARGEST:  # NaN: no row sees two keys
-                raise RequestError(
-                    f"head {head % self.heads[index].queries} of {self._name(index)} has logits without any spread on this batch:"
-                    " its weights are zero, its rows see one key or equal keys, or values are not finite; pass logits=None."
-                )
 
     def _projection(self, index: int, letter: str) -> Projection:
         found = self._found(index, letter)
@@ -166,8 +174,24 @@ class Logits:
         places = _places(one.parameter)
         return bool(torch.isin(one.rows(places), values.rows(places)).any())
 
-    def _name(self, index: int) -> str:
-        return self.sites[index].name or type(self.sites[index].module).__name__
+
+def _why_flat(spreads: Sequence[float], asked: float, heads: Heads) -> str | None:
+    """Why no factor brings logits to what is asked; None if one does."""
+    flat = next((head % heads.queries for head, spread in enumerate(spreads) if not spread > asked / LARGEST), None)
+    if flat is None:  # NaN is flat: no row sees two keys
+        return None
+    return (
+        f"has logits without any spread on this batch (head {flat}): its weights are zero, its rows see one key or equal keys, or"
+        " values are not finite"
+    )
+
+
+def _why_far(spreads: Sequence[float], asked: float) -> str:
+    worst = max(spreads, key=lambda spread: abs(spread / asked - 1))
+    return (
+        f"has a spread of {measurement(worst)} after W_Q and W_K were scaled to give {number(asked)}: layers share them, it"
+        " attends several times, or something stands between them and the logits"
+    )
 
 
 def _heads(call: AttentionCall) -> Heads:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import math
+from collections.abc import Mapping, Sequence, Set
 
-from eureka.formats import listing
+from eureka.formats import listing, span
 from eureka.patching.attach import Site, by_hand
 from eureka.probes.position_kinds import fixed_names
 from eureka.probes.positions import Search
@@ -47,33 +48,38 @@ def why_lost(site: Site) -> str:
 
 
 def logits_notes(
-    left: Sequence[tuple[str, str]], idle: Sequence[str], unchecked: Sequence[str], operators: Set[str]
+    left: Sequence[tuple[str, str]],
+    spreads: Mapping[str, Sequence[float]],
+    idle: Sequence[str],
+    unchecked: Sequence[str],
+    operators: Set[str],
 ) -> list[str]:
     """Which logits are as they were, and what is not known of the others.
 
     Args:
         left: sites whose W_Q and W_K cannot be rescaled, and why
+        spreads: the spread of each head of the sites that were called, as it is now
         idle: sites that were not called
         unchecked: sites that were rescaled without knowing what else W_Q and W_K make
         operators: what the model attends with, other than plain softmax
     """
     reasons = {why: [name for name, other in left if other == why] for _, why in left}
-    notes = [
-        f"the logits of {_several(names)} are as they were: {'it' if len(names) == 1 else 'each'} {why}."
-        for why, names in reasons.items()
-    ]
+    notes = list[str]()
+    for why, names in reasons.items():
+        known = [spread for name in names for spread in spreads.get(name, ()) if math.isfinite(spread)]
+        spread = f"; the spread is {span(known)}" if known else ""
+        notes.append(f"the logits of {_several(names)} are as they were: {'it' if len(names) == 1 else 'each'} {why}{spread}.")
     if idle:
         was, runs, each = ("was", "runs", "it") if len(idle) == 1 else ("were", "run", "each")
         notes.append(f"{_several(idle)} {was} not called on these inputs, or {runs} compiled; {each} is as it was.")
     if unchecked:
         runs = "it does not run by itself" if len(unchecked) == 1 else "they do not run by themselves"
         notes.append(
-            f"whether W_Q and W_K of {_several(unchecked)} make anything but q and k could not be checked: {runs}, or"
-            " not alike twice."
+            f"whether W_Q and W_K of {_several(unchecked)} make anything but q and k could not be checked: {runs}, or not"
+            " alike twice."
         )
     if operators:
-        names = listing(sorted(operators))
-        notes.append(f"the model attends with {names}; the spread is that which plain softmax would see.")
+        notes.append(f"the model attends with {listing(sorted(operators))}; the spread is that which plain softmax would see.")
     return notes
 
 

@@ -1,12 +1,14 @@
 """Do W_Q and W_K make q and k, and nothing else? Asked before they are rescaled.
 
 The module with the projections is run with its attention weights frozen: whatever q and k are, the weights are those of the first
-run. Then W_Q and W_K, doubled, must leave what comes out alone; else they make values, a gate or a residual too. And the rows of
-some heads, doubled, must leave the other heads alone; else heads lie in another order than they seem to.
+run. Then W_Q and W_K, doubled, must leave what comes out alone; else they make values, a gate or a residual too. They must change
+q and k; else a norm stands between. And the rows of some heads, doubled, must leave the other heads alone; else heads lie in
+another order than they seem to.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -23,6 +25,8 @@ from eureka.starts.alone import Alone, doubled
 
 CLOSE = 1e-3
 """How near two numbers are that count as the same, as a share of the largest."""
+NORMED = 1.5
+"""If q or k grows less than this when its weight is doubled, a norm stands between; its epsilon lets it grow a little."""
 Projections = Mapping[str, Projection]
 
 
@@ -91,19 +95,21 @@ class _Asking:
 
     def alike(self) -> bool:
         """Whether numbers come out, and the same ones again."""
-        return bool(self._once[0].isfinite().all()) and self._leaves_outcome_alone()
+        return bool(self._once[0].isfinite().all() and _same(self._once[0][None], self._run()[0][None]).all())
 
     def why_not(self, found: Projections) -> str | None:
         """Why W_Q or W_K must be left alone."""
         for letter, projection in found.items():
             count = self._heads.queries if letter == "q" else self._heads.groups
             with doubled(projection, torch.ones(count, dtype=torch.bool)):
-                sole = self._leaves_outcome_alone()
-            if not sole:
+                out, now = self._run()
+            if not _same(self._once[0][None], out[None]).all() or self._is_other(letter, now):
                 return (
                     f"has a W_{letter.upper()} that makes more than {letter} (values, a gate or a residual), or q, k and v lie in"
                     " another order"
                 )
+            if _grown(self._once[1][letter], now[letter]) < NORMED:
+                return f"norms {letter} behind W_{letter.upper()}, so that no factor of W_{letter.upper()} changes its logits"
             for place in range((count - 1).bit_length()):
                 chosen = (torch.arange(count) >> place) % 2 == 1
                 with doubled(projection, chosen):
@@ -112,8 +118,10 @@ class _Asking:
                     return "has heads whose rows could not be told apart"
         return None
 
-    def _leaves_outcome_alone(self) -> bool:
-        return bool(_same(self._once[0][None], self._run()[0][None]).all())
+    def _is_other(self, letter: str, now: Mapping[str, Tensor]) -> bool:
+        """Whether the rows that seem to make q made k, or the other way round."""
+        (other,) = {"q", "k"} - {letter}
+        return not _same(self._once[1][other], now[other]).all()
 
     def _run(self) -> tuple[Tensor, dict[str, Tensor]]:
         """All numbers that come out, and q and k of the first call, a row for each head."""
@@ -124,6 +132,12 @@ class _Asking:
         return torch.cat([part.float() for part in numbers]), {
             letter: part.transpose(0, 1).flatten(1) for letter, part in parts.items()
         }
+
+
+def _grown(once: Tensor, now: Tensor) -> float:
+    """How many times longer the row is that grew most; infinite if all were zero."""
+    ratios = (now.float().norm(dim=1) / once.float().norm(dim=1)).nan_to_num(0.0)
+    return ratios.max().item() if once.any() else math.inf
 
 
 def _same(once: Tensor, now: Tensor) -> Tensor:
