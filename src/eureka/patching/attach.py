@@ -22,7 +22,7 @@ from eureka.patching.hugging_face import HuggingFaceSite
 from eureka.patching.multihead import MultiheadSite
 from eureka.patching.sdpa import CallSite
 from eureka.patching.selfcheck import SelfCheck
-from eureka.patching.sites import Found, Layers, Site, by_hand, find_sites, is_written_out, select_sites
+from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
 from eureka.patching.slot import (
     LOCK,
     SLOTS,
@@ -34,6 +34,7 @@ from eureka.patching.slot import (
     swapped_class,
     update_submodule,
 )
+from eureka.patching.written_out import by_hand, is_written_out
 
 __all__ = [
     "AttentionCall",

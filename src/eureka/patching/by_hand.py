@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -30,6 +29,21 @@ from eureka.attention.mask import Bias, Mask, NoMask
 from eureka.attention.operator import Operator
 from eureka.errors import WorkError
 from eureka.patching.einsum import as_product, values_in
+from eureka.patching.functions import (
+    ADDING,
+    BADDBMM,
+    BMM,
+    DIVIDING,
+    MULTIPLY,
+    SAME_VALUES,
+    SCALING,
+    SOFTMAX,
+    THINNING,
+    argument,
+    first,
+    is_last,
+    operands,
+)
 from eureka.patching.masks import heads_axis, rescaled
 from eureka.patching.sdpa import ORIGINAL, current, detour, detoured, inside_operator, running, uncompiled_method
 from eureka.patching.selfcheck import PLAIN, due, verify
@@ -113,7 +127,7 @@ class Follower(TorchFunctionMode):
             return self._softmax(func, args, kwargs)
         if func is ORIGINAL:
             return detour(*args, **kwargs)
-        given = [one for one in _operands(func, args) if self._of(one) is not None]
+        given = [one for one in operands(func, args) if self._of(one) is not None]
         known = self._of(given[0]) if given else None
         result = func(*args, **kwargs)
         if isinstance(known, Weights):
@@ -147,7 +161,7 @@ class Follower(TorchFunctionMode):
         if func.__name__.strip("_") in (*SAME_VALUES, *THINNING):
             self._keep(tensor if result is None else result, of)
         elif func in MULTIPLY and of is self._untold:
-            right = _argument(args, kwargs, 1, "mat2" if func in BMM else "other")
+            right = argument(args, kwargs, 1, "mat2" if func in BMM else "other")
             values = values_in(args, tensor) if func is torch.einsum else right if args[0] is tensor else None
             self._values.append(_values(values, tensor, of))
 
@@ -163,14 +177,14 @@ class Follower(TorchFunctionMode):
         """A product of two tensors may be q·k."""
         bare, scale = True, 1.0
         if func in BADDBMM:
-            left, right = (_argument(args, kwargs, number, f"batch{number}") for number in (1, 2))
+            left, right = (argument(args, kwargs, number, f"batch{number}") for number in (1, 2))
             scale, bare = float(kwargs.get("alpha", 1.0)), kwargs.get("beta", 1.0) == 0
         elif func is torch.einsum:
             if (pair := as_product(args)) is None:
                 return
             left, right = pair
         else:
-            left, right = _argument(args, kwargs, 0, "input"), _argument(args, kwargs, 1, "mat2" if func in BMM else "other")
+            left, right = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "mat2" if func in BMM else "other")
         if isinstance(left, Tensor) and isinstance(right, Tensor) and min(left.dim(), right.dim(), result.dim()) >= 3:
             frame = current()
             assert frame is not None
@@ -207,12 +221,12 @@ class Follower(TorchFunctionMode):
             self._keep(tensor if result is None else result, replace(product, bare=False))
 
     def _softmax(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        logits: Tensor = _first(args, kwargs)
+        logits: Tensor = first(args, kwargs)
         product, frame = self._of(logits), current()
         assert frame is not None
         fits = isinstance(product, Product) and logits.shape[-2:] == (product.q.shape[-2], product.k.shape[-2])
-        if not isinstance(product, Product) or not fits or not _is_last(args, kwargs):
-            doubtful = product is not None or (_is_last(args, kwargs) and logits.dim() >= 3)
+        if not isinstance(product, Product) or not fits or not is_last(args, kwargs):
+            doubtful = product is not None or (is_last(args, kwargs) and logits.dim() >= 3)
             frame.missed = frame.missed or (self._alone and doubtful)
             return func(*args, **kwargs)
         frame.reached = True
@@ -317,46 +331,6 @@ def _is_full(tensor: Tensor, args: tuple[Any, ...]) -> bool:
     return isinstance(other, Tensor) and other.dim() > 0 and other.shape[-1] == tensor.shape[-1] > 1
 
 
-def _first(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return _argument(args, kwargs, 0, "input")
-
-
 def _version(tensor: Tensor) -> int:
     """How often a tensor, or what it is a view of, was written to; inference mode does not count."""
     return 0 if tensor.is_inference() else tensor._version
-
-
-def _operands(func: Callable[..., Any], args: tuple[Any, ...]) -> Sequence[Any]:
-    """The arguments; those of an einsum may be in a list."""
-    listed = func is torch.einsum and len(args) == 2 and isinstance(args[1], (list, tuple))
-    return args[1] if listed else args
-
-
-def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any], number: int, name: str) -> Any:
-    return args[number] if number < len(args) else kwargs.get(name)
-
-
-def _is_last(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    dim = _argument(args, kwargs, 1, "dim")
-    tensor: Tensor = _first(args, kwargs)
-    return isinstance(dim, int) and dim in (-1, tensor.dim() - 1)
-
-
-SOFTMAX = {torch.softmax, Tensor.softmax, F.softmax}
-BMM = {torch.bmm, Tensor.bmm}
-BADDBMM = {torch.baddbmm, Tensor.baddbmm, Tensor.baddbmm_}
-MULTIPLY = {torch.matmul, Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, torch.einsum, *BMM, *BADDBMM}
-DIVIDING = {"div", "div_", "truediv", "itruediv", "true_divide", "divide"}
-SCALING = {"mul", "mul_", "rmul", "imul", "multiply", *DIVIDING}
-SAME_VALUES = {
-    *("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as", "contiguous", "clone"),
-    *("float", "double", "half", "bfloat16", "to", "type", "type_as"),
-}
-"""Functions that keep the values and their order."""
-ADDING = {
-    *("add", "add_", "radd", "iadd", "sub", "sub_", "isub", "masked_fill", "masked_fill_", "where", "setitem"),
-    *("maximum", "max", "clamp", "clamp_", "clip", "clamp_min", "nan_to_num"),
-}
-"""Functions that add something to some of the values, or hide some of them."""
-THINNING = {"dropout", "nan_to_num"}
-"""Functions that leave weights what they are in eval mode, on their way to the values."""
