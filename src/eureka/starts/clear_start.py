@@ -135,8 +135,8 @@ def clear_start(
             )
         rows = _positions(model, inputs, found.sites, positions, int(seed), kept, notes) if positions else []
         after = measured.sharpen(logits, kept) if logits is not None else {}
-        left = [*found.refused, *((names[site.index], why_lost(site)) for site in lost)]
-        left += [(names[index], why) for index, why in measured.refused().items()] if logits is not None else []
+        left = [(names[index], why) for index, why in measured.refused().items()] if logits is not None else []
+        left += [*found.refused, *((names[site.index], why_lost(site)) for site in lost)]
         if not rows and not after:
             raise RequestError(_nothing_done(type(model).__name__, notes, left if logits is not None else []))
     if logits is not None:
