@@ -18,10 +18,18 @@ MEANING = {
 }
 
 
-def of_architecture(verdicts: Sequence[Verdict]) -> str:
+def worst_kinds(verdicts: Sequence[Verdict], judged: Sequence[str]) -> tuple[dict[str, str], dict[str, list[Verdict]]]:
+    """The verdict of each architecture, and those of its classes."""
+    grouped: dict[str, list[Verdict]] = {}
+    for one in verdicts:
+        grouped.setdefault(one.architecture, []).append(one)
+    return {name: of_architecture(found, judged) for name, found in sorted(grouped.items())}, grouped
+
+
+def of_architecture(verdicts: Sequence[Verdict], judged: Sequence[str] = JUDGED) -> str:
     """The worst verdict of its classes; `without` if none attends, `unrun` if none could be built and run."""
     kinds = {one.kind for one in verdicts}
-    for kind in reversed(JUDGED):
+    for kind in reversed(judged):
         if kind in kinds:
             return kind
     return "without" if "without" in kinds else "unrun"
@@ -29,10 +37,7 @@ def of_architecture(verdicts: Sequence[Verdict]) -> str:
 
 def page(verdicts: Sequence[Verdict], version: str, of: int) -> str:
     """The whole page, as Markdown; `of` is the number of architectures that transformers has."""
-    grouped: dict[str, list[Verdict]] = {}
-    for one in verdicts:
-        grouped.setdefault(one.architecture, []).append(one)
-    kinds = {name: of_architecture(found) for name, found in sorted(grouped.items())}
+    kinds, grouped = worst_kinds(verdicts, JUDGED)
     judged = Counter(kind for kind in kinds.values() if kind in JUDGED)
     classes = Counter(one.kind for one in verdicts if one.kind in JUDGED)
     lines = [
@@ -54,15 +59,15 @@ def page(verdicts: Sequence[Verdict], version: str, of: int) -> str:
     lines += [f"| {kind} | {judged[kind]} | {classes[kind]} | {MEANING[kind]} |" for kind in JUDGED]
     lines += [
         "",
-        *_section("No attention was found, and a patch is refused", [name for name, kind in kinds.items() if kind == "without"]),
+        *section("No attention was found, and a patch is refused", [name for name, kind in kinds.items() if kind == "without"]),
     ]
-    lines += _section("Exact", [name for name, kind in kinds.items() if kind == "exact"])
+    lines += section("Exact", [name for name, kind in kinds.items() if kind == "exact"])
     for kind in JUDGED[1:]:
         told = [one for one in verdicts if one.kind == kind and kinds[one.architecture] == kind]
         if told:
             lines += [f"## {kind.capitalize()}", "", "| architecture | class | why |", "|---|---|---|"]
             lines += [f"| {one.architecture} | {one.model} | {one.detail.replace('|', '/')} |" for one in told] + [""]
-    lines += _unrun({name: grouped[name] for name, kind in kinds.items() if kind == "unrun"})
+    lines += unrun_section({name: grouped[name] for name, kind in kinds.items() if kind == "unrun"})
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -76,7 +81,7 @@ def _sum(kinds: Mapping[str, str], of: int) -> str:
     )
 
 
-def _unrun(verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
+def unrun_section(verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
     """What could not be built or run, with the first reason."""
     if not verdicts:
         return []
@@ -90,5 +95,6 @@ def _brief(reason: str) -> str:
     return plain if len(plain) <= 120 else f"{plain[:120]}…"
 
 
-def _section(title: str, names: Sequence[str]) -> list[str]:
+def section(title: str, names: Sequence[str]) -> list[str]:
+    """Names under a title; nothing if there are none."""
     return [f"## {title}: {len(names)}", "", ", ".join(names) + ".", ""] if names else []
