@@ -87,11 +87,12 @@ def page(verdicts: Sequence[Verdict], version: str, of: int) -> str:
     lines = [
         "# Which models get a clear start",
         "",
-        "Written by `python -m benchmarks.coverage --starts --first --json FILE --page docs/coverage_starts.md` with transformers",
-        f"{version}: {len(kinds)} of its {of} architectures. Models are built from their own configs, made small; no weights are",
-        "downloaded. Each gets `eureka.clear_start(model, batch)` on random inputs, a second one that must change nothing, and is",
-        "undone: every bit must be as it was. An attention that did not run on these inputs (that of pictures, where a model was",
-        "given text alone) does not count. The command goes on where it was broken off.",
+        "Written by `python -m benchmarks.coverage --starts --first --json FILE --page docs/coverage_starts.md` with",
+        f"transformers {version}: {len(kinds)} of its {of} architectures. Models are built from their own configs,",
+        "made small; no weights are downloaded. Each gets `eureka.clear_start(model, batch)` on random inputs, a second",
+        "one that must change nothing, and is undone: every bit must be as it was. An attention that did not run on these",
+        "inputs (that of pictures, where a model was given text alone) does not count. The command goes on where it was",
+        "broken off.",
         "",
         f"Of {sum(count[kind] for kind in JUDGED)} that attend and run, {count['started']} start as asked, {count['partly']} in"
         f" part, {count['refused']} are refused, {count['wrong']} go wrong; {count['without']} have no attention,"

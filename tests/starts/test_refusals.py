@@ -88,6 +88,24 @@ def test_a_layer_that_shares_a_weight_with_one_that_cannot_be_rescaled_is_left_a
     assert start.logits[0].after == pytest.approx([1.0] * 2, rel=0.01)
 
 
+def test_a_weight_that_gates_elsewhere_is_left_alone_too() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[1] = GatedByQueries()
+    model.blocks[1].qkv.weight = model.blocks[0].qkv.weight  # type: ignore[union-attr]
+    before = state(model)
+    first, second = eureka.clear_start(model, ids()).notes
+    assert "blocks.1 are as they were: it has a W_Q that makes more than q" in first + second
+    assert "blocks.0 are as they were: it shares W_Q or W_K with another that cannot be rescaled" in first + second
+    assert changed(model, before) == {"places.weight"}
+
+
+class GatedByQueries(FusedAttention):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.out((q.sigmoid() * F.scaled_dot_product_attention(q, k, v)).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
 class KeysAreValues(FusedAttention):
     def forward(self, x: Tensor) -> Tensor:
         q, k, _ = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)

@@ -80,7 +80,8 @@ class Logits:
             left = [index for index in self.heads if index not in reasons]
             found = {index: {letter: self._projection(index, letter) for letter in "qk"} for index in left}
             asked = why_not_sole(self._modules, self.heads, found)
-            self._refused, self.unchecked = reasons | asked.reasons, asked.unknown
+            self._refused, self.unchecked = reasons, asked.unknown
+            self._refuse(asked.reasons)
             self._modules.clear()
         return self._refused
 
@@ -100,7 +101,7 @@ class Logits:
         def measure() -> dict[int, list[float]]:
             found = {index: spreads for index, spreads in self.measure().items() if index not in refused}
             flat = {index: why for index, spreads in found.items() if (why := _why_flat(spreads, asked, self.heads[index]))}
-            self._put_back(flat, kept)
+            kept.put_back(self._refuse(flat))
             return measure() if flat else found
 
         while True:
@@ -108,16 +109,17 @@ class Logits:
             far = [index for index, spreads in found.items() if distance(spreads, asked) > WITHIN]
             if not far:
                 return {index: list(spreads) for index, spreads in found.items()}
-            self._put_back({far[0]: _why_far(found[far[0]], asked)}, kept)  # those behind it wait for their turn
+            kept.put_back(self._refuse({far[0]: _why_far(found[far[0]], asked)}))  # those behind it wait for their turn
 
-    def _put_back(self, reasons: Mapping[int, str], kept: Kept) -> None:
-        """Refuse some sites, and those that share a weight with them: what is scaled for one would change the other."""
+    def _refuse(self, reasons: Mapping[int, str]) -> set[nn.Parameter]:
+        """Refuse some sites, and those that share a weight with them, because what is scaled for one changes the other; their
+        weights."""
         refused = self.refused()
         parts = {index: self._parameters(index) for index in self.heads if index not in refused}
         lost = {part for index in reasons for part in parts[index]}
         sharing = [index for index, own in parts.items() if not own.isdisjoint(lost)]
         refused.update(dict.fromkeys(sharing, "shares W_Q or W_K with another that cannot be rescaled") | dict(reasons))
-        kept.put_back(part for index in sharing for part in parts[index])
+        return {part for index in sharing for part in parts[index]}
 
     def _parameters(self, index: int) -> set[nn.Parameter]:
         found = [self._projection(index, letter) for letter in "qk"]
