@@ -102,7 +102,7 @@ class Rotated(AnotherOrder):
 def test_an_order_that_is_not_seen_is_among_the_reasons() -> None:
     torch.manual_seed(0)
     message = refusal(Rotated("by head"), features(BATCH, TOKENS, 16), positions=None)
-    assert message.endswith("that makes more than q (values, a gate or a residual), or q, k and v lie in another order.")
+    assert "that makes more than q (values, a gate or a residual), or q, k and v lie in another order; the spread" in message
 
 
 class Widened(Grouped):
@@ -128,4 +128,4 @@ def test_one_layer_that_does_not_fit_its_heads_is_named_unless_its_rows_are_foun
     start = eureka.clear_start(Widened(), features(BATCH, TOKENS, 16), positions=None)
     assert start.logits[0].after == pytest.approx([1.0] * 4, rel=0.01)
     message = refusal(WidenedAndNormed(), features(BATCH, TOKENS, 16), positions=None)
-    assert message.endswith(": WidenedAndNormed has one layer of 37 outputs for q, k and v, which do not fit its heads.")
+    assert ": WidenedAndNormed has one layer of 37 outputs for q, k and v, which do not fit its heads; the spread is" in message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ from eureka.starts.clarify import clarify, positions_of
 from eureka.starts.draw import draw
 from eureka.starts.fresh import sign_of_training
 from eureka.starts.logits import Logits
-from eureka.starts.notes import logits_notes, positions_notes, why_lost
+from eureka.starts.notes import logits_notes, positions_notes, spread_of, why_lost
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,12 @@ def clear_start(
         after = measured.sharpen(logits, kept) if logits is not None else {}
         left = [(names[index], why) for index, why in measured.refused().items()] if logits is not None else []
         left += [*found.refused, *((names[site.index], why_lost(site)) for site in lost)]
+        now = {names[index]: spreads for index, spreads in measured.spreads.items()}
         if not rows and not after:
-            raise RequestError(_nothing_done(type(model).__name__, notes, left if logits is not None else []))
+            raise RequestError(_nothing_done(type(model).__name__, notes, left if logits is not None else [], now))
     if logits is not None:
         idle = [names[site.index] for site in found.sites if site.index not in before and site not in lost]
         unchecked = [names[index] for index in after if index in measured.unchecked]
-        now = {names[index]: spreads for index, spreads in measured.spreads.items()}
         notes += logits_notes(left, now, idle, unchecked, measured.operators)
     spreads = [_logits_row(index, names[index], measured.heads[index].queries, before[index], after[index]) for index in after]
     return ClearStart(type(model).__name__, tuple(rows), tuple(spreads), tuple(notes), kept)
@@ -181,11 +181,14 @@ def _positions(
     return []
 
 
-def _nothing_done(model: str, notes: Sequence[str], left: Sequence[tuple[str, str]]) -> str:
+def _nothing_done(
+    model: str, notes: Sequence[str], left: Sequence[tuple[str, str]], spreads: Mapping[str, Sequence[float]]
+) -> str:
     """Why there are no positions, and why the first of the sites is left alone; of what was asked."""
+    first = f"{' '.join(left[0])}{spread_of([left[0][0]], spreads)}." if left else ""
     if not notes:
-        return f"W_Q and W_K of {model} cannot be rescaled: {' '.join(left[0])}."
-    return f"{notes[-1].removesuffix('.')}; {' '.join(left[0])}." if left else notes[-1]
+        return f"W_Q and W_K of {model} cannot be rescaled: {first}"
+    return f"{notes[-1].removesuffix('.')}; {first}" if left else notes[-1]
 
 
 def _logits_row(index: int, name: str, heads: int, before: list[float], after: list[float]) -> LogitsRow:

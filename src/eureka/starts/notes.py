@@ -66,9 +66,8 @@ def logits_notes(
     reasons = {why: [name for name, other in left if other == why] for _, why in left}
     notes = list[str]()
     for why, names in reasons.items():
-        known = [spread for name in names for spread in spreads.get(name, ()) if math.isfinite(spread)]
-        spread = f"; the spread is {span(known)}" if known else ""
-        notes.append(f"the logits of {_several(names)} are as they were: {'it' if len(names) == 1 else 'each'} {why}{spread}.")
+        it, spread = "it" if len(names) == 1 else "each", spread_of(names, spreads)
+        notes.append(f"the logits of {_several(names)} are as they were: {it} {why}{spread}.")
     if idle:
         was, runs, each = ("was", "runs", "it") if len(idle) == 1 else ("were", "run", "each")
         notes.append(f"{_several(idle)} {was} not called on these inputs, or {runs} compiled; {each} is as it was.")
@@ -81,6 +80,12 @@ def logits_notes(
     if operators:
         notes.append(f"the model attends with {listing(sorted(operators))}; the spread is that which plain softmax would see.")
     return notes
+
+
+def spread_of(names: Sequence[str], spreads: Mapping[str, Sequence[float]]) -> str:
+    """The spread of the logits of some sites as the end of a sentence; empty if none was called."""
+    known = [spread for name in names for spread in spreads.get(name, ()) if math.isfinite(spread)]
+    return f"; the spread is {span(known)}" if known else ""
 
 
 def _several(names: Sequence[str]) -> str:
