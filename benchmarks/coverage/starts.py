@@ -18,7 +18,7 @@ JUDGED = ("started", "partly", "refused", "wrong")
 """Kinds of verdicts about a start, the best first."""
 MEANING = {
     "started": "learned positions are as large as the content, and every attention that ran has the spread that was asked",
-    "partly": "something was left alone, and a note says what and why",
+    "partly": "something was left alone, or could not be checked, and a note says what and why",
     "refused": "nothing could be rescaled; one sentence says why, and every bit is as it was",
     "wrong": "an error of another kind, a spread that is off, a second call that changes something, or an undo that is not exact",
 }
@@ -50,7 +50,7 @@ def judge_start(architecture: str, cls: Any) -> Verdict:
     wrong = _wrong(model, inputs, start, before)
     if wrong is not None:
         return verdict("wrong", wrong, len(start.logits))
-    left = [note for note in start.notes if " as they were: " in note]
+    left = [note for note in start.notes if " as they were: " in note or "could not be checked" in note]
     return verdict("partly" if left else "started", " ".join(left), len(start.logits))
 
 
