@@ -106,7 +106,8 @@ def clear_start(
             rms(content).
         positions: None leaves positions alone; if there are none that are learned, the result has a note, or with
             ``logits=None`` it is an error
-        logits: None leaves W_Q and W_K alone; it is meant for plain softmax
+        logits: None leaves W_Q and W_K alone; it is meant for plain softmax. An attention that cannot be brought to it (a norm
+            behind W_Q, shared weights) is left alone with a note; if there is nothing else to rescale, it is an error
         trained: rescale a model that was trained, too. A model counts as trained if the weight or bias of a normalisation
             layer differs between features: fresh ones are constant. This misses a trained model without such layers, or with
             frozen ones.
