@@ -100,6 +100,27 @@ def test_a_weight_that_gates_elsewhere_is_left_alone_too() -> None:
     assert changed(model, before) == {"places.weight"}
 
 
+class Biased(FusedAttention):
+    """Something is added to the queries that is far larger than they are, as in Transformer-XL."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = nn.Parameter(torch.randn(self.heads, 1, 16 // self.heads) * 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.out(F.scaled_dot_product_attention(q + self.more, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_what_is_added_to_queries_is_not_taken_for_a_norm() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    model.blocks[1] = Biased()
+    start = eureka.clear_start(model, ids())
+    assert start.notes == ()
+    assert [spread for row in start.logits for spread in row.after] == pytest.approx([1.0] * 4, rel=0.01)
+
+
 class GatedByQueries(FusedAttention):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
@@ -139,6 +160,16 @@ def test_a_model_without_values_is_refused() -> None:
 def test_an_empty_batch_is_refused(shape: tuple[int, int]) -> None:
     message = refusal(HomeMade(), {"ids": torch.zeros(shape, dtype=torch.long)})
     assert message == f"the inputs hold a tensor of shape {shape}; pass a batch with a sample or more."
+
+
+def test_a_tensor_without_features_is_no_empty_batch() -> None:
+    class WithFeatures(HomeMade):
+        def forward(self, ids: Tensor, features: Tensor | None = None) -> Tensor:
+            return super().forward(ids)
+
+    torch.manual_seed(0)
+    start = eureka.clear_start(WithFeatures(), {"ids": ids(), "features": torch.zeros(BATCH, TOKENS, 0)})
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
 
 
 class Unreached(HomeMade):

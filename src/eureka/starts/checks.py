@@ -56,7 +56,7 @@ def _is_number(value: Any) -> bool:
 def _check_batch(inputs: Any) -> None:
     """A batch without samples, or with one value everywhere, shows nothing."""
     for tensor in tree_leaves(inputs):
-        if isinstance(tensor, Tensor) and not tensor.numel():
+        if isinstance(tensor, Tensor) and 0 in tensor.shape[:2]:  # series may have no features beside their values
             raise RequestError(f"the inputs hold a tensor of shape {tuple(tensor.shape)}; pass a batch with a sample or more.")
     content = (
         {key: value for key, value in inputs.items() if not BESIDE.search(str(key))} if isinstance(inputs, Mapping) else inputs

@@ -26,7 +26,7 @@ from eureka.starts.alone import Alone, doubled
 CLOSE = 1e-3
 """How near two numbers are that count as the same, as a share of the largest."""
 NORMED = 1.5
-"""If q or k grows less than this when its weight is doubled, a norm stands between; its epsilon lets it grow a little."""
+"""If q or k grows less than this when its weight is doubled, a norm may stand between; its epsilon lets it grow a little."""
 Projections = Mapping[str, Projection]
 
 
@@ -100,15 +100,15 @@ class _Asking:
     def why_not(self, found: Projections) -> str | None:
         """Why W_Q or W_K must be left alone."""
         for letter, projection in found.items():
-            count = self._heads.queries if letter == "q" else self._heads.groups
-            with doubled(projection, torch.ones(count, dtype=torch.bool)):
+            count = len(self._every(letter))
+            with doubled(projection, self._every(letter)):
                 out, now = self._run()
             if not _same(self._once[0][None], out[None]).all() or self._is_other(letter, now):
                 return (
                     f"has a W_{letter.upper()} that makes more than {letter} (values, a gate or a residual), or q, k and v lie in"
                     " another order"
                 )
-            if _grown(self._once[1][letter], now[letter]) < NORMED:
+            if _grown(self._once[1][letter], now[letter]) < NORMED and not self._is_straight(projection, letter, now[letter]):
                 return f"norms {letter} behind W_{letter.upper()}, so that no factor of W_{letter.upper()} changes its logits"
             for place in range((count - 1).bit_length()):
                 chosen = (torch.arange(count) >> place) % 2 == 1
@@ -118,10 +118,21 @@ class _Asking:
                     return "has heads whose rows could not be told apart"
         return None
 
+    def _every(self, letter: str) -> Tensor:
+        """All heads of q or k."""
+        return torch.ones(self._heads.queries if letter == "q" else self._heads.groups, dtype=torch.bool)
+
     def _is_other(self, letter: str, now: Mapping[str, Tensor]) -> bool:
         """Whether the rows that seem to make q made k, or the other way round."""
         (other,) = {"q", "k"} - {letter}
         return not _same(self._once[1][other], now[other]).all()
+
+    def _is_straight(self, projection: Projection, letter: str, twice: Tensor) -> bool:
+        """Whether q or k grows in a straight line with its weight: something is added to it, and nothing norms it."""
+        with doubled(projection, self._every(letter)), doubled(projection, self._every(letter)):
+            _, now = self._run()
+        grown = (twice - self._once[1][letter]).float()
+        return bool(grown.any()) and bool(_same(2 * grown, (now[letter] - twice).float()).all())
 
     def _run(self) -> tuple[Tensor, dict[str, Tensor]]:
         """All numbers that come out, and q and k of the first call, a row for each head."""
