@@ -17,7 +17,7 @@ from eureka.errors import EurekaError
 JUDGED = ("started", "partly", "refused", "wrong")
 """Kinds of verdicts about a start, the best first."""
 MEANING = {
-    "started": "learned positions are as large as the content, and every attention that ran has the spread that was asked",
+    "started": "learned positions, if any, are as large as the content, and every attention that ran has the spread asked for",
     "partly": "something was left alone, or could not be checked, and a note says what and why",
     "refused": "nothing could be rescaled; one sentence says why, and every bit is as it was",
     "wrong": "an error of another kind, a spread that is off, a second call that changes something, or an undo that is not exact",
