@@ -16,7 +16,7 @@ from tests.pages import ROOT, Block, blocks, check_shell, check_words, inline_co
 PAGES = sorted(
     path
     for path in (ROOT / "docs").rglob("*.md")
-    if path.stem not in ("regimes", "coverage", "promises", "evidence", "performance")
+    if path.stem not in ("regimes", "coverage", "coverage_starts", "promises", "evidence", "performance")
 )
 SBATCH = {
     *(
