@@ -64,6 +64,8 @@ TEXT = SIZES | {"vocab_size": WORDS, "max_position_embeddings": 32, "pad_token_i
 GROUPED = TEXT | {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
 PICTURE = SIZES | {"image_size": 12, "patch_size": 4}
 WINDOWS = {"image_size": 16, "patch_size": 4, "embed_dim": 16, "depths": [1], "num_heads": [2], "window_size": 2}
+LATENT = TEXT | {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
+LATENT |= {"first_k_dense_replace": 2, "num_key_value_heads": 2}  # layers without experts, which do not run in double precision
 DISTIL = {"vocab_size": WORDS, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
 GPT = {"vocab_size": WORDS, "n_layer": 2, "n_head": 2, "bos_token_id": 1, "eos_token_id": 2}
 NEO = {"vocab_size": WORDS, "hidden_size": 16, "num_layers": 2, "num_heads": 2, "attention_types": [[["global", "local"], 1]]}
@@ -113,6 +115,10 @@ FAMILIES = {
     "Falcon, one key": Family("FalconModel", GROUPED, says="are rotary"),
     "Falcon, ALiBi": Family("FalconModel", GROUPED | {"alibi": True}, says="are ALiBi", biased=True),
     "BLOOM": Family("BloomModel", GPT | {"hidden_size": 16}, says="are ALiBi", biased=True),
+    "DeepSeek-V3": Family("DeepseekV3Model", LATENT, says="W_Q of layers.0.self_attn and layers.1.self_attn takes the whole"),
+    "DeepSeek-V2, whole queries": Family(
+        "DeepseekV2Model", LATENT | {"q_lora_rank": None}, says="W_Q of layers.0.self_attn and layers.1.self_attn takes the whole"
+    ),
     "CTRL": Family("CTRLModel", CTRL, says="are fixed (pos_encoding)"),
     "T5": Family("T5EncoderModel", T5, says="are relative", biased=True),
     "BART": Family("BartModel", PAIR, two_texts(), (ENCODER, DECODER), sites=3),

@@ -133,15 +133,51 @@ class KeysAreValues(FusedAttention):
         return self.out(F.scaled_dot_product_attention(q, k, k).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
-def test_keys_that_are_values_too_are_left_alone_with_a_note() -> None:
+def test_keys_that_are_values_too_stay_and_queries_take_the_whole_factor() -> None:
     torch.manual_seed(0)
     model = HomeMade()
     model.blocks[1] = KeysAreValues()
-    before = state(model)
-    (note,) = eureka.clear_start(model, ids()).notes
-    assert note.startswith(
-        "the logits of blocks.1 are as they were: it uses its keys as values, which would be scaled too; the spread is "
+    weight = model.get_parameter("blocks.1.qkv.weight")
+    before = weight.detach().clone()
+    start = eureka.clear_start(model, ids())
+    assert start.notes == (
+        "W_Q of blocks.1 takes the whole factor, because it uses its keys as values, which would be scaled too.",
     )
+    assert [spread for row in start.logits for spread in row.after] == pytest.approx([1.0] * 4, rel=0.01)
+    assert torch.equal(weight[16:], before[16:])
+    assert not torch.equal(weight[:16], before[:16])
+
+
+class GatedGroups(Grouped):
+    """Queries gate; two of them share a key."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.projected(x)
+        mixed = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+        return self.out((q.sigmoid() * mixed).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_keys_alone_cannot_give_each_of_several_query_heads_its_factor() -> None:
+    torch.manual_seed(0)
+    message = refusal(GatedGroups(), features(BATCH, TOKENS, 16), positions=None)
+    assert message.startswith("W_Q and W_K of GatedGroups cannot be rescaled: GatedGroups has a W_Q that makes more than q")
+
+
+def test_where_the_module_cannot_be_asked_neither_takes_the_factor_of_the_other() -> None:
+    class Counting(FusedAttention):
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return super().forward(x) * self.calls
+
+    torch.manual_seed(0)
+    model = HomeMade()
+    block = Counting()
+    model.blocks[1] = block
+    block.qkv.bias.requires_grad_(False)
+    before = state(model)
+    eureka.clear_start(model, ids())
     assert not any(name.startswith("blocks.1") for name in changed(model, before))
 
 

@@ -323,14 +323,19 @@ def test_a_layer_that_makes_keys_and_values_is_not_scaled() -> None:
     model.attend.v = model.attend.k
     before = state(model)
     start = eureka.clear_start(model, batch())
-    assert changed(model, before) == {"positions"}
-    (note,) = start.notes
-    assert note.startswith("the logits of attend are as they were: it has a W_K that is W_V too; the spread is ")
+    assert changed(model, before) == {"positions", "attend.q.weight", "attend.q.bias"}
+    assert start.notes == ("W_Q of attend takes the whole factor, because it has a W_K that is W_V too.",)
+    assert start.logits[0].after == pytest.approx([1.0] * 4, rel=0.01)
 
 
 def test_a_weight_that_is_computed_anew_is_named() -> None:
     model = Model()
     nn.utils.parametrizations.weight_norm(model.attend.q)
+    start = eureka.clear_start(model, batch())
+    (note,) = start.notes
+    assert note.startswith("W_K of attend takes the whole factor, because it makes q by q, whose weight is no parameter (it is")
+    assert start.logits[0].after == pytest.approx([1.0] * 4, rel=0.01)
+    nn.utils.parametrizations.weight_norm(model.attend.k)
     (note,) = eureka.clear_start(model, batch()).notes
     assert "it makes q by q, whose weight is no parameter (it is computed anew, or quantised); the spread is " in note
 

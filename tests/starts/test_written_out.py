@@ -366,14 +366,21 @@ class Normed(ListOfLayers):
         return self.linears[3](_attention(F.normalize(q, dim=-1), k, v, self.dropout).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize(("attention", "letter"), [(SharedByUse, "k"), (Normed, "q")])
-def test_a_weight_that_makes_something_else_too_is_left_alone_with_a_note(attention: type[nn.Module], letter: str) -> None:
+@pytest.mark.parametrize(("attention", "letter", "taken"), [(SharedByUse, "k", 0), (Normed, "q", 1)])
+def test_where_no_matrix_makes_one_of_the_two_the_other_takes_the_whole_factor(
+    attention: type[nn.Module], letter: str, taken: int
+) -> None:
     model = Model(attention)
     before = state(model)
-    (note,) = eureka.clear_start(model, ids()).notes
-    assert note.startswith(f"the logits of blocks.0 and blocks.1 are as they were: each has no layer for W_{letter.upper()} by a")
-    assert f"and no matrix whose rows make the features of {letter}; the spread is " in note
-    assert changed(model, before) == {"places.weight"}
+    start = eureka.clear_start(model, ids())
+    (note,) = start.notes
+    other = "K" if letter == "q" else "Q"
+    why = f"each has no layer for W_{letter.upper()} by a usual name ("
+    assert note.startswith(f"W_{other} of blocks.0 and blocks.1 takes the whole factor, because {why}")
+    assert note.endswith(f"and no matrix whose rows make the features of {letter}.")
+    own = {f"blocks.{block}.linears.{taken}.{part}" for block in (0, 1) for part in ("weight", "bias")}
+    assert changed(model, before) == {"places.weight"} | own
+    assert spreads(model) == pytest.approx([1.0] * 4, rel=0.01)
 
 
 class Router(nn.Module):
@@ -450,22 +457,36 @@ class Gated(nn.Module):
         return found["gate"].sigmoid() * found["out"]  # type: ignore[no-any-return]
 
 
-def test_queries_that_come_out_of_the_module_too_are_left_alone_with_a_note() -> None:
+def test_queries_that_come_out_of_the_module_too_are_left_to_keys() -> None:
     model = Model(lambda: _padded(Gated()))
     before = state(model)
     (note,) = eureka.clear_start(model, ids()).notes
-    assert "has a W_Q that makes more than q" in note
-    assert changed(model, before) == {"places.weight"}
+    assert note.startswith(
+        "W_K of blocks.0.0.inner and blocks.1.0.inner takes the whole factor, because each has a W_Q that makes"
+    )
+    assert changed(model, before) == {"places.weight", "blocks.0.0.inner.key.weight", "blocks.1.0.inner.key.weight"}
+    assert spreads(model) == pytest.approx([1.0] * 2, rel=0.01)
 
 
 @pytest.mark.parametrize("attention", [KeysAsValues, ValuesOfKeys, KeysOnceMore, Residual, Gate, FusedResidual])
-def test_a_named_weight_that_makes_more_than_queries_or_keys_is_left_alone_with_a_note(attention: type[nn.Module]) -> None:
+def test_where_a_named_weight_makes_more_than_queries_or_keys_the_other_takes_the_whole_factor(
+    attention: type[nn.Module],
+) -> None:
     model = Model(lambda: _padded(attention()))
-    before = state(model)
-    (note,) = eureka.clear_start(model, ids()).notes
-    assert note.startswith("the logits of blocks.0.0 and blocks.1.0 are as they were: each ")
+    before, x = state(model), torch.randn(2, 5, E)
+    even = _with_even_weights(model.blocks[0], x)
+    start = eureka.clear_start(model, ids())
+    (note,) = start.notes
+    by_keys = issubclass(attention, Residual | Gate)
+    assert note.startswith(f"W_{'K' if by_keys else 'Q'} of blocks.0.0 and blocks.1.0 takes the whole factor, because each ")
     assert "that makes more than" in note or "uses its keys as values" in note
-    assert changed(model, before) == {"places.weight"}
+    taken = "key" if by_keys else "query"
+    assert changed(model, before) == {"places.weight", f"blocks.0.0.{taken}.weight", f"blocks.1.0.{taken}.weight"}
+    assert [row.after[0] for row in start.logits] == pytest.approx([1.0] * 2, rel=0.01)
+    assert spreads(model) == pytest.approx([1.0] * (0 if attention is FusedResidual else 2), rel=0.01)
+    assert (
+        torch.equal(_with_even_weights(model.blocks[0], x), even) or attention is FusedResidual
+    )  # values, gate and residual are as they were
 
 
 class Draws(Head):

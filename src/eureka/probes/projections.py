@@ -12,7 +12,7 @@ from eureka.patching.attach import Site, find_sites
 APART = {
     "q": (
         *("query", "q_proj", "q_lin", "q", "to_q", "wq", "Wq", "w_q", "q_linear", "q_attn", "query_proj"),
-        *("W_q", "W_Q", "w_qs", "queries", "toqueries", "to_queries", "linear_q", "fc_q", "query_layer"),
+        *("W_q", "W_Q", "w_qs", "queries", "toqueries", "to_queries", "linear_q", "fc_q", "query_layer", "q_b_proj"),
     ),
     "k": (
         *("key", "k_proj", "k_lin", "k", "to_k", "wk", "Wk", "w_k", "k_linear", "key_proj"),

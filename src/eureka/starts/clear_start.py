@@ -106,8 +106,10 @@ def clear_start(
             rms(content).
         positions: None leaves positions alone; if there are none that are learned, the result has a note, or with
             ``logits=None`` it is an error
-        logits: None leaves W_Q and W_K alone; it is meant for plain softmax. An attention that cannot be brought to it (a norm
-            behind W_Q, shared weights) is left alone with a note; if there is nothing else to rescale, it is an error
+        logits: None leaves W_Q and W_K alone; it is meant for plain softmax. Where one of the two must stay as it is (it makes
+            values or a gate too, or is frozen), the other takes its part, with a note. An attention that cannot be brought to it
+            (a norm behind W_Q and W_K, shared weights) is left alone with a note; if there is nothing else to rescale, it is an
+            error
         trained: rescale a model that was trained, too. A model counts as trained if the weight or bias of a normalisation
             layer differs between features: fresh ones are constant. This misses a trained model without such layers, or with
             frozen ones.
@@ -144,7 +146,8 @@ def clear_start(
     if logits is not None:
         idle = [names[site.index] for site in found.sites if site.index not in before and site not in lost]
         unchecked = [names[index] for index in after if index in measured.unchecked]
-        notes += logits_notes(left, now, idle, unchecked, measured.operators)
+        lone = [(names[index], letter, why) for index, (letter, why) in measured.lone().items() if index in after]
+        notes += logits_notes(left, now, idle, unchecked, lone, measured.operators)
     spreads = [_logits_row(index, names[index], measured.heads[index].queries, before[index], after[index]) for index in after]
     return ClearStart(type(model).__name__, tuple(rows), tuple(spreads), tuple(notes), kept)
 

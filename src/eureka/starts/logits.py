@@ -6,11 +6,14 @@ head is the mean over its rows with two visible keys or more. It is proportional
     W_Q ← √f · W_Q,   W_K ← √f · W_K   (biases too)
 
 Query heads that share a key head have one factor for the keys: the geometric mean of their √f. Their queries take the rest.
+Where only one of the two may be rescaled, because the other makes values too (multi-head latent attention) or a gate, it takes
+the whole f.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +32,11 @@ from eureka.starts.by_use import by_use
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 from eureka.starts.sole import why_not_sole
 
+Side = tuple[int, str]
+"""W_Q or W_K of a site: its index, and "q" or "k"."""
+SHARES = "shares W_Q or W_K with another that cannot be rescaled"
+KEYS_SHARE = {"qk": 0.5, "q": 0.0, "k": 1.0}
+"""The power of the factor that W_K takes, by the letters that are rescaled."""
 LARGEST = 1e7
 """A factor beyond this would only enlarge rounding errors."""
 
@@ -46,6 +54,8 @@ class Logits:
         """Operators other than plain softmax that were met."""
         self.unchecked: set[int] = set()
         """Sites that are rescaled without knowing whether W_Q and W_K make anything but q and k."""
+        self._lost: dict[Side, str] = {}
+        """Why W_Q or W_K of a site must stay as it is."""
         self._keys_are_values: set[int] = set()
         self._refused: dict[int, str] | None = None
         self._fused = FusedRows(sites)
@@ -73,17 +83,51 @@ class Logits:
         return found
 
     def refused(self) -> dict[int, str]:
-        """Why W_Q and W_K of a site cannot be rescaled, by its index."""
+        """Why neither W_Q nor W_K of a site can be rescaled, by its index."""
         if self._refused is None:
             self._modules = alone(self.model, self.inputs, [self.sites[index] for index in self.heads])
-            reasons = {index: why for index in self.heads if (why := self._why_not(index)) is not None}
-            left = [index for index in self.heads if index not in reasons]
-            found = {index: {letter: self._projection(index, letter) for letter in "qk"} for index in left}
-            asked = why_not_sole(self._modules, self.heads, found)
-            self._refused, self.unchecked = reasons, asked.unknown
-            self._refuse(asked.reasons)
+            sides = [(index, letter) for index in self.heads for letter in "qk"]
+            self._lost = {side: why for side in sides if (why := self._why_not(*side)) is not None}
+            found = {index: {letter: self._projection(index, letter) for letter in self._letters(index)} for index in self.heads}
+            asked = why_not_sole(self._modules, self.heads, {index: parts for index, parts in found.items() if parts})
+            self._lost |= asked.reasons
+            self._lose_shared()
+            self._refused = {index: why for index in self.heads if (why := self._why_neither(index, asked.unknown)) is not None}
+            self.unchecked = asked.unknown - self._refused.keys()
             self._modules.clear()
         return self._refused
+
+    def lone(self) -> dict[int, tuple[str, str]]:
+        """Sites of which W_Q or W_K alone is rescaled: which of the two, and why not the other."""
+        kept = [index for index in self.heads if index not in self.refused()]
+        return {index: (self._letters(index), self._why_lost(index)) for index in kept if self._letters(index) != "qk"}
+
+    def _letters(self, index: int) -> str:
+        """What may be rescaled of a site: "qk", "q", "k" or nothing."""
+        return "".join(letter for letter in "qk" if (index, letter) not in self._lost)
+
+    def _why_lost(self, index: int) -> str:
+        return next(self._lost[index, letter] for letter in "qk" if (index, letter) in self._lost)
+
+    def _why_neither(self, index: int, unknown: set[int]) -> str | None:
+        """Why a site is left alone; one of the two alone is rescaled only if that was checked, and gives each head its factor."""
+        letters, heads = self._letters(index), self.heads[index]
+        if letters == "qk" or (letters and index not in unknown and (letters == "q" or heads.queries == heads.groups)):
+            return None
+        return self._why_lost(index)
+
+    def _lose_shared(self) -> None:
+        """What must stay at one site must stay at all others that share it."""
+        while True:
+            owners = defaultdict[nn.Parameter, set[int]](set)
+            for index, letter in self._lost:
+                for part in self._parts(index, letter):
+                    owners[part].add(index)
+            kept = [(index, letter) for index in self.heads for letter in self._letters(index)]
+            shared = [side for side in kept if any(owners[part] - {side[0]} for part in self._parts(*side))]
+            if not shared:
+                return
+            self._lost |= dict.fromkeys(shared, SHARES)
 
     def sharpen(self, asked: float, kept: Kept) -> dict[int, list[float]]:
         """Scale every head of every site that is not refused, layer after layer; the spreads afterwards.
@@ -96,7 +140,7 @@ class Logits:
             self._scale(index, [asked / spread for spread in spreads], kept)
 
         def tolerance(index: int) -> float:
-            return max(rounding(self._projection(index, letter).parameter) for letter in "qk")
+            return max(rounding(self._projection(index, letter).parameter) for letter in self._letters(index))
 
         def measure() -> dict[int, list[float]]:
             found = {index: spreads for index, spreads in self.measure().items() if index not in refused}
@@ -118,19 +162,24 @@ class Logits:
         parts = {index: self._parameters(index) for index in self.heads if index not in refused}
         lost = {part for index in reasons for part in parts[index]}
         sharing = [index for index, own in parts.items() if not own.isdisjoint(lost)]
-        refused.update(dict.fromkeys(sharing, "shares W_Q or W_K with another that cannot be rescaled") | dict(reasons))
+        refused.update(dict.fromkeys(sharing, SHARES) | dict(reasons))
         return {part for index in sharing for part in parts[index]}
 
     def _parameters(self, index: int) -> set[nn.Parameter]:
-        found = [self._projection(index, letter) for letter in "qk"]
-        return {part for one in found for part in (one.parameter, one.bias) if part is not None}
+        return {part for letter in self._letters(index) for part in self._parts(index, letter)}
+
+    def _parts(self, index: int, letter: str) -> list[nn.Parameter]:
+        """Weight and bias of W_Q or W_K; none if it was not found."""
+        found = self._found(index, letter)
+        return [part for part in (found.parameter, found.bias) if part is not None] if found else []
 
     def _scale(self, index: int, factors: list[float], kept: Kept) -> None:
-        heads = self.heads[index]
+        heads, letters = self.heads[index], self._letters(index)
         whole = torch.tensor(factors[: heads.queries], dtype=torch.float64).reshape(heads.groups, -1)
-        keys = whole.log().mean(dim=1, keepdim=True).div(2).exp()
-        scale_heads(self._projection(index, "q"), (whole / keys).flatten(), kept)
-        scale_heads(self._projection(index, "k"), keys.flatten(), kept)
+        keys = whole.log().mean(dim=1, keepdim=True).mul(KEYS_SHARE[letters]).exp()
+        for letter, each in {"q": whole / keys, "k": keys}.items():
+            if letter in letters:
+                scale_heads(self._projection(index, letter), each.flatten(), kept)
 
     def _projection(self, index: int, letter: str) -> Projection:
         found = self._found(index, letter)
@@ -151,21 +200,21 @@ class Logits:
             self._by_use[index] = by_use(self._modules[index], heads) if index in self._modules else {}
         return self._by_use[index].get(letter)
 
-    def _why_not(self, index: int) -> str | None:
-        if index in self._keys_are_values:
+    def _why_not(self, index: int, letter: str) -> str | None:
+        """Why W_Q or W_K of a site must stay as it is, as far as that can be told without running its module."""
+        if letter == "k" and index in self._keys_are_values:
             return "uses its keys as values, which would be scaled too"
-        for letter, heads in (("q", self.heads[index].queries), ("k", self.heads[index].groups)):
-            found = self._found(index, letter)
-            if found is None:
-                return why_missing(self.sites[index], letter)
-            rows = found.rows(found.parameter).shape[0]
-            size = self.heads[index].size
-            if rows != heads * size:
-                return f"has a W_{letter.upper()} of {rows} rows, and {heads} heads of {size} dimensions were seen"
-            if not all(part is None or part.requires_grad for part in (found.parameter, found.bias)):
-                return f"has a W_{letter.upper()} that is frozen"
-            if self._seen(index, letter) is None and self._makes_values(index, found):
-                return f"has a W_{letter.upper()} that is W_V too"
+        found, name = self._found(index, letter), f"W_{letter.upper()}"
+        if found is None:
+            return why_missing(self.sites[index], letter)
+        heads, size = self.heads[index].queries if letter == "q" else self.heads[index].groups, self.heads[index].size
+        rows = found.rows(found.parameter).shape[0]
+        if rows != heads * size:
+            return f"has a {name} of {rows} rows, and {heads} heads of {size} dimensions were seen"
+        if not all(part is None or part.requires_grad for part in (found.parameter, found.bias)):
+            return f"has a {name} that is frozen"
+        if self._seen(index, letter) is None and self._makes_values(index, found):
+            return f"has a {name} that is W_V too"
         return None
 
     def _makes_values(self, index: int, one: Projection) -> bool:

@@ -52,6 +52,7 @@ def logits_notes(
     spreads: Mapping[str, Sequence[float]],
     idle: Sequence[str],
     unchecked: Sequence[str],
+    lone: Sequence[tuple[str, str, str]],
     operators: Set[str],
 ) -> list[str]:
     """Which logits are as they were, and what is not known of the others.
@@ -61,6 +62,7 @@ def logits_notes(
         spreads: the spread of each head of the sites that were called, as it is now
         idle: sites that were not called
         unchecked: sites that were rescaled without knowing what else W_Q and W_K make
+        lone: sites of which one weight takes the whole factor: the name, "q" or "k" for the weight, and why not the other
         operators: what the model attends with, other than plain softmax
     """
     reasons = {why: [name for name, other in left if other == why] for _, why in left}
@@ -77,6 +79,10 @@ def logits_notes(
             f"whether W_Q and W_K of {_several(unchecked)} make anything but q and k could not be checked: {runs}, or not"
             " alike twice."
         )
+    for letter, why in dict.fromkeys((letter, why) for _, letter, why in lone):
+        names = [name for name, *rest in lone if rest == [letter, why]]
+        it = "it" if len(names) == 1 else "each"
+        notes.append(f"W_{letter.upper()} of {_several(names)} takes the whole factor, because {it} {why}.")
     if operators:
         notes.append(f"the model attends with {listing(sorted(operators))}; the spread is that which plain softmax would see.")
     return notes

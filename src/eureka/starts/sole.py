@@ -31,10 +31,10 @@ Projections = Mapping[str, Projection]
 
 
 class Asked(NamedTuple):
-    """What was found of some sites, by their index."""
+    """What was found of some sites; they go by their index."""
 
-    reasons: dict[int, str]
-    """Why W_Q or W_K must be left alone."""
+    reasons: dict[tuple[int, str], str]
+    """Why W_Q ("q") or W_K ("k") must be left alone."""
     unknown: set[int]
     """Sites that could not be asked: their module cannot be run by itself, or comes out otherwise each time."""
 
@@ -79,8 +79,10 @@ def why_not_sole(modules: Mapping[int, Alone], heads: Mapping[int, Heads], found
             asking = _Asking(modules[index], heads[index])
             if not asking.alike():
                 asked.unknown.add(index)
-            elif (why := asking.why_not(projections)) is not None:
-                asked.reasons[index] = why
+                continue
+            for letter, projection in projections.items():
+                if (why := asking.why_not(letter, projection)) is not None:
+                    asked.reasons[index, letter] = why
         except Exception:  # its module cannot be run by itself, or its weights cannot be replaced
             asked.unknown.add(index)
     return asked
@@ -97,25 +99,23 @@ class _Asking:
         """Whether numbers come out, and the same ones again."""
         return bool(self._once[0].isfinite().all() and _same(self._once[0][None], self._run()[0][None]).all())
 
-    def why_not(self, found: Projections) -> str | None:
+    def why_not(self, letter: str, projection: Projection) -> str | None:
         """Why W_Q or W_K must be left alone."""
-        for letter, projection in found.items():
-            count = len(self._every(letter))
-            with doubled(projection, self._every(letter)):
-                out, now = self._run()
-            if not _same(self._once[0][None], out[None]).all() or self._is_other(letter, now):
-                return (
-                    f"has a W_{letter.upper()} that makes more than {letter} (values, a gate or a residual), or q, k and v lie in"
-                    " another order"
-                )
-            if _grown(self._once[1][letter], now[letter]) < NORMED and not self._is_straight(projection, letter, now[letter]):
-                return f"norms {letter} behind W_{letter.upper()}, so that no factor of W_{letter.upper()} changes its logits"
-            for place in range((count - 1).bit_length()):
-                chosen = (torch.arange(count) >> place) % 2 == 1
-                with doubled(projection, chosen):
-                    _, now = self._run()
-                if not (chosen | _same(self._once[1][letter], now[letter]).cpu()).all():
-                    return "has heads whose rows could not be told apart"
+        count, name = len(self._every(letter)), f"W_{letter.upper()}"
+        with doubled(projection, self._every(letter)):
+            out, now = self._run()
+        if not _same(self._once[0][None], out[None]).all() or self._is_other(letter, now):
+            return (
+                f"has a {name} that makes more than {letter} (values, a gate or a residual), or q, k and v lie in another order"
+            )
+        if _grown(self._once[1][letter], now[letter]) < NORMED and not self._is_straight(projection, letter, now[letter]):
+            return f"norms {letter} behind {name}, so that no factor of {name} changes its logits"
+        for place in range((count - 1).bit_length()):
+            chosen = (torch.arange(count) >> place) % 2 == 1
+            with doubled(projection, chosen):
+                _, now = self._run()
+            if not (chosen | _same(self._once[1][letter], now[letter]).cpu()).all():
+                return "has heads whose rows could not be told apart"
         return None
 
     def _every(self, letter: str) -> Tensor:
