@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +22,7 @@ from eureka.errors import WorkError
 
 pytest.importorskip("build", reason="needs the package build: pip install 'eureka-moments[dev]'")
 pytest.importorskip("hatchling", reason="needs the package hatchling: pip install 'eureka-moments[dev]'")
+pytest.importorskip("hatch_fancy_pypi_readme", reason="needs hatch-fancy-pypi-readme: pip install 'eureka-moments[dev]'")
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,15 @@ def test_the_metadata_names_the_distribution_and_its_extras(wheel: Path) -> None
         found.get_all("Provides-Extra") or ()
     )
     assert "https://arxiv.org/abs/2310.12956" in " ".join(found.get_all("Project-URL") or ())
+
+
+def test_the_description_links_to_no_file_that_the_package_index_does_not_have(wheel: Path) -> None:
+    description = metadata(wheel).get_payload()
+    assert isinstance(description, str)
+    assert description.startswith("# eureka\n")
+    assert re.findall(r"\]\((?!https://)[^)]*\)", description) == []
+    assert "My loss is flat walks through these in ten minutes" in description
+    assert "[Eureka-Moments in Transformers](https://arxiv.org/abs/2310.12956)" in description
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
