@@ -77,7 +77,16 @@ class Stretched(AnotherOrder):
         return super().projected(x) * torch.linspace(1, 2, x.shape[1])[:, None]
 
 
-@pytest.mark.parametrize("attention", [AnotherOrder, Stretched])
+class Rotated(AnotherOrder):
+    """Pairs of features are turned from token to token, so that no row makes a feature alone."""
+
+    def projected(self, x: Tensor) -> Tensor:
+        angles = torch.arange(x.shape[1])[:, None] * torch.linspace(1, 0.1, 4)
+        one, other = super().projected(x).chunk(2, dim=-1)
+        return torch.cat([one * angles.cos() - other * angles.sin(), one * angles.sin() + other * angles.cos()], dim=-1)
+
+
+@pytest.mark.parametrize("attention", [AnotherOrder, Stretched, Rotated])
 @pytest.mark.parametrize("order", ["by head", "v, k, q"])
 def test_queries_keys_and_values_may_lie_in_any_order(order: str, attention: type[AnotherOrder]) -> None:
     torch.manual_seed(0)
@@ -90,18 +99,17 @@ def test_queries_keys_and_values_may_lie_in_any_order(order: str, attention: typ
     assert torch.equal(v, values)
 
 
-class Rotated(AnotherOrder):
-    """Pairs of features are turned from token to token, so that no row makes a feature alone."""
+class NormedHeads(AnotherOrder):
+    """A norm hides which rows make q and k."""
 
     def projected(self, x: Tensor) -> Tensor:
-        angles = torch.arange(x.shape[1])[:, None] * torch.linspace(1, 0.1, 4)
-        one, other = super().projected(x).chunk(2, dim=-1)
-        return torch.cat([one * angles.cos() - other * angles.sin(), one * angles.sin() + other * angles.cos()], dim=-1)
+        q, k, v = super().projected(x)
+        return torch.stack([F.normalize(q, dim=-1), F.normalize(k, dim=-1), v])
 
 
 def test_an_order_that_is_not_seen_is_among_the_reasons() -> None:
     torch.manual_seed(0)
-    message = refusal(Rotated("by head"), features(BATCH, TOKENS, 16), positions=None)
+    message = refusal(NormedHeads("v, k, q"), features(BATCH, TOKENS, 16), positions=None)
     assert "that makes more than q (values, a gate or a residual), or q, k and v lie in another order; the spread" in message
 
 

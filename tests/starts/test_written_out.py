@@ -383,6 +383,48 @@ def test_where_no_matrix_makes_one_of_the_two_the_other_takes_the_whole_factor(
     assert spreads(model) == pytest.approx([1.0] * 4, rel=0.01)
 
 
+def test_a_weight_without_a_name_that_is_frozen_is_called_frozen_and_stays_so() -> None:
+    model = Model(ListOfLayers)
+    model.blocks[0].get_parameter("linears.0.weight").requires_grad_(False)
+    (note,) = eureka.clear_start(model, ids()).notes
+    assert note == "W_K of blocks.0 takes the whole factor, because it has a W_Q that is frozen."
+    assert {name for name, one in model.named_parameters() if not one.requires_grad} == {"blocks.0.linears.0.weight"}
+    assert all(one.grad is None for one in model.parameters())
+    assert spreads(model) == pytest.approx([1.0] * 4, rel=0.01)
+
+
+class Turned(nn.Module):
+    """Rotary positions, heads that lie across each other, and no usual name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.three = (nn.Linear(E, E) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (layer(x).unflatten(-1, (-1, H)).permute(0, 3, 1, 2) for layer in (self.one, self.two, self.three))
+        angles = torch.arange(x.shape[1])[:, None] * torch.logspace(0, -2, q.shape[-1] // 2)
+        q, k = (_rotated(part, angles.cos().to(x.dtype), angles.sin().to(x.dtype)) for part in (q, k))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    one, two = x.chunk(2, dim=-1)
+    return torch.cat([one * cos - two * sin, one * sin + two * cos], dim=-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_behind_rotary_positions_are_found_by_the_heads_that_they_make(dtype: torch.dtype) -> None:
+    model = Model(Turned).to(dtype)
+    before = state(model)
+    start = eureka.clear_start(model, ids())
+    assert start.notes == ()
+    parts = {f"blocks.{block}.{name}.{part}" for block in (0, 1) for name in ("one", "two") for part in ("weight", "bias")}
+    assert changed(model, before) == {"places.weight"} | parts
+    assert [spread for row in start.logits for spread in row.after] == pytest.approx([1.0] * 4, rel=0.01)
+    start.undo()
+    assert changed(model, before) == set()
+
+
 class Router(nn.Module):
     """A softmax and a product, but no attention."""
 

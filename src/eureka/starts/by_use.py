@@ -1,15 +1,16 @@
 """Find W_Q and W_K of a site by what they do, where no name tells them: doubled, they double q or k and nothing else.
 
 The module with the projections is run alone, on what it gets in a pass of the model. A matrix makes q if q doubles with it and
-its bias. Which row makes which feature is asked in binary: the rows with a one at some place of their number are doubled, and the
-features that double have a one there too. A few passes tell every row, in whatever order they lie. Doubling is exact in floating
+its bias. Which of its rows make which head is told by the gradient of q: it reaches the rows of a head from that head alone,
+also where rotary positions turn features into each other. Heads are asked for in binary: those with a one at some place of their
+number together, then those with a zero. A few passes tell every row, in whatever order they lie. Doubling is exact in floating
 point, and the matrix gets its own bits back.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -40,7 +41,8 @@ def by_use(module: Alone, heads: Heads) -> dict[str, Projection]:
         return {letter: part.permute(1, 3, 0, 2).flatten(2).flatten(0, 1).float() for letter, part in parts.items()}
 
     try:
-        found = {letter: _made(hear, matrices(module.site.owner), letter) for letter in "qk"}
+        sizes = {"q": heads.queries, "k": heads.groups}
+        found = {letter: _made(hear, matrices(module.site.owner), letter, count) for letter, count in sizes.items()}
     except Exception:  # the module does not run alone: then nothing is said of it
         return {}
     return {letter: projection for letter, projection in found.items() if projection is not None}
@@ -58,7 +60,7 @@ def matrices(module: nn.Module) -> list[Matrix]:
     return list(found.values())
 
 
-def _made(hear: Callable[[], Features], candidates: Sequence[Matrix], letter: str) -> Projection | None:
+def _made(hear: Callable[[], Features], candidates: Sequence[Matrix], letter: str, heads: int) -> Projection | None:
     """The matrix that makes q or k, and nothing else with these rows."""
     once = hear()
     for matrix in (one for candidate in candidates for one in _with_and_without_bias(candidate)):
@@ -67,7 +69,7 @@ def _made(hear: Callable[[], Features], candidates: Sequence[Matrix], letter: st
             now = hear()
         if not _times(once[letter], now[letter], 2).all():
             continue
-        projection = _in_order(hear, once, matrix, letter)
+        projection = _by_heads(hear, matrix, letter, heads)
         if projection is not None and _makes_only(hear, once, projection, letter):
             return projection
     return None
@@ -78,35 +80,70 @@ def _with_and_without_bias(matrix: Matrix) -> list[Matrix]:
     return [Matrix(matrix.weight, None), *([matrix] if matrix.bias is not None else [])]
 
 
-def _in_order(hear: Callable[[], Features], once: Features, matrix: Matrix, letter: str) -> Projection | None:
-    """The rows of a matrix in the order of the features that they make; None if a feature has no row of its own."""
-    weight, order, axes = matrix.weight, torch.zeros(len(once[letter]), dtype=torch.long), list[int]()
-    for axis, size in enumerate(weight.shape):
-        numbers = _numbers(hear, once[letter], matrix, axis, letter)
-        if numbers is not None:
-            axes.append(axis)
-            order = order * size + numbers
-    if not axes or len(torch.unique(order)) != len(order):
-        return None
-    others = [axis for axis in range(weight.dim()) if axis not in axes]
-    outputs, turned, place = math.prod(weight.shape[axis] for axis in axes), (*axes, *others), order.to(weight.device)
-    bias = matrix.bias if len(axes) == 1 and matrix.bias is not None and len(matrix.bias) == outputs else None
-    return Projection(weight, lambda g: g.permute(turned).reshape(outputs, -1)[place], bias, lambda b: b[place])
+def _by_heads(hear: Callable[[], Features], matrix: Matrix, letter: str, heads: int) -> Projection | None:
+    """The rows of a matrix, those of the first head first; None if a row makes several heads, or no gradient tells."""
+    weight = matrix.weight
+    with torch.enable_grad(), _learning(weight):
+        features = hear()[letter]
+        reached = _Reached(weight, features.reshape(heads, -1).square().sum(dim=1))
+    for axis in range(weight.dim()):
+        place = reached.rows(axis)
+        if place is not None:
+            others = [other for other in range(weight.dim()) if other != axis]
+            turned, size, outputs = (axis, *others), weight.shape[axis], len(features)
+            bias = matrix.bias if matrix.bias is not None and len(matrix.bias) == size else None
+            rows = lambda g: g.permute(turned).reshape(size, -1)[place].reshape(outputs, -1)  # noqa: B023, E731
+            return Projection(weight, rows, bias, lambda b: b[place])  # noqa: B023
+    return None
 
 
-def _numbers(hear: Callable[[], Features], once: Tensor, matrix: Matrix, axis: int, letter: str) -> Tensor | None:
-    """The number along an axis that makes each feature; None if features are made of several numbers: an axis of inputs."""
-    size = matrix.weight.shape[axis]
-    numbers = torch.zeros(len(once), dtype=torch.long)
-    for place in range((size - 1).bit_length()):
-        ones = (torch.arange(size) >> place) % 2 == 1
-        with elements_doubled(_parts(matrix, axis, ones)):
-            now = hear()[letter]
-        twice, same = _times(once, now, 2), _times(once, now, 1)
-        if not (twice ^ same).all():
-            return None
-        numbers += twice.long() << place
-    return numbers if size > 1 else None
+@contextmanager
+def _learning(weight: nn.Parameter) -> Iterator[None]:
+    """Inside, a weight has a gradient, also if it is frozen."""
+    before = weight.requires_grad
+    weight.requires_grad_(True)
+    try:
+        yield
+    finally:
+        weight.requires_grad_(before)
+
+
+class _Reached:
+    """Which elements of a weight the gradient of each head reaches."""
+
+    def __init__(self, weight: Tensor, sizes: Tensor) -> None:
+        numbers = torch.arange(len(sizes), device=sizes.device)
+        bits = [(numbers >> place) % 2 for place in range(max(1, (len(sizes) - 1).bit_length()))]
+        self._count = len(sizes)
+        self._places = [[_reached(weight, sizes[bit == value]) for value in (0, 1)] for bit in bits]
+
+    def rows(self, axis: int) -> Tensor | None:
+        """The numbers along an axis that make a head, head after head; None unless each makes one, and all make as many."""
+        number = torch.tensor(0)
+        made = None
+        for place, (zero, one) in enumerate(self._places):
+            without, having = (_along(mask, axis) for mask in (zero, one))
+            if (without & having).any():
+                return None
+            made = without | having
+            number = number + (having.long() << place)
+        assert made is not None
+        order = torch.where(made, number, self._count).argsort(stable=True)[: int(made.sum())]
+        counts = number[made].bincount(minlength=self._count)
+        return order if len(counts) == self._count and (counts == counts[0]).all() else None
+
+
+def _reached(weight: Tensor, sizes: Tensor) -> Tensor:
+    """Whether each element changes any of these sizes."""
+    if not len(sizes) or not sizes.requires_grad:
+        return torch.zeros_like(weight, dtype=torch.bool)
+    (gradient,) = torch.autograd.grad(sizes.sum(), weight, retain_graph=True, allow_unused=True)
+    return torch.zeros_like(weight, dtype=torch.bool) if gradient is None else gradient != 0
+
+
+def _along(mask: Tensor, axis: int) -> Tensor:
+    """For each number along an axis, whether something of it is set."""
+    return mask.transpose(0, axis).flatten(1).any(dim=1).cpu()
 
 
 def _makes_only(hear: Callable[[], Features], once: Features, projection: Projection, letter: str) -> bool:
@@ -114,15 +151,6 @@ def _makes_only(hear: Callable[[], Features], once: Features, projection: Projec
     with doubled(projection, torch.ones(1, dtype=torch.bool)):
         now = hear()
     return all(bool(_times(once[other], now[other], 2 if other == letter else 1).all()) for other in once)
-
-
-def _parts(matrix: Matrix, axis: int, chosen: Tensor) -> list[tuple[nn.Parameter, Tensor]]:
-    """Some numbers along an axis of a weight, and as many of its bias, if it has one for each."""
-    shape = [-1 if place == axis else 1 for place in range(matrix.weight.dim())]
-    parts = [(matrix.weight, chosen.to(matrix.weight.device).view(shape))]
-    if matrix.bias is not None and len(matrix.bias) == len(chosen):
-        parts.append((matrix.bias, chosen.to(matrix.bias.device)))
-    return parts
 
 
 def _times(once: Tensor, now: Tensor, factor: int) -> Tensor:
