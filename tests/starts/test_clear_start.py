@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import eureka
 from eureka.attention.norm_softmax import NormSoftmax
+from eureka.starts.calibrate import calibrate
 from tests.starts.twins import (
     BATCH,
     CASES,
@@ -324,3 +325,20 @@ def test_an_operator_other_than_softmax_is_noted() -> None:
         start = eureka.clear_start(model, inputs)
     assert start.notes == ("the model attends with NormSoftmax; the spread is that which plain softmax would see.",)
     check_against_twins(CASES["torch.nn"], model, inputs, 1.0, 1.0)
+
+
+def test_a_second_calibration_scales_nothing_where_one_weight_serves_measurements_that_differ() -> None:
+    weight, scaled = [0.1], list[float]()
+
+    def measure() -> dict[str, list[float]]:
+        return {"shared": [0.996 * weight[0], 1.004 * weight[0]]}
+
+    def scale(_: str, values: Sequence[float]) -> None:
+        scaled.append(2 / sum(values))
+        weight[0] *= scaled[-1]
+
+    first = calibrate(measure, scale, 1.0, lambda _: 0.001)
+    assert first["shared"] == pytest.approx([0.996, 1.004])
+    scaled.clear()
+    assert calibrate(measure, scale, 1.0, lambda _: 0.001) == first
+    assert scaled == []

@@ -452,6 +452,32 @@ def test_a_table_for_words_and_positions_is_refused() -> None:
     assert "words.weight is both position and content" in refusal(Doubled(), ids())
 
 
+class SlowRecurrence(HomeMade):
+    """Adds what a recurrence makes of the words: almost the same for every sample, because most of it is how it begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decay, self.begin = nn.Parameter(torch.linspace(0.5, 0.9, 16)), nn.Parameter(3 * torch.randn(16))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        words = self.words(ids)
+        now, states = self.begin + 0 * words[:, 0], list[Tensor]()
+        for word in words.unbind(1):
+            now = self.decay * now + 0.05 * word
+            states.append(now)
+        return self.blocks[0](words + torch.stack(states, dim=1))  # type: ignore[no-any-return]
+
+
+def test_a_recurrence_of_the_words_is_no_position() -> None:
+    torch.manual_seed(0)
+    model = SlowRecurrence()
+    before = state(model)
+    start = eureka.clear_start(model, ids(2))
+    assert start.positions == ()
+    assert "no learned positions were found in SlowRecurrence" in start.notes[0]
+    assert changed(model, before) == {f"blocks.0.qkv.{part}" for part in ("weight", "bias")}
+
+
 class Bent(HomeMade):
     """Positions that do not reach the content in proportion to their parameters."""
 

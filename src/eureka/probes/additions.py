@@ -56,7 +56,7 @@ class Addition:
 
     def adds_positions(self) -> bool:
         """Whether the term is positions and the rest is content, and no mask that the term is a bias beside."""
-        if not self.spans_tokens or not self.rest.numel() or self.rest.min().item() <= NEVER:
+        if not self.spans_tokens or not self.rest.numel() or self.rest.min().item() <= NEVER or self._is_branch():
             return False
         over_tokens = self._over_tokens(self.term)
         if over_tokens > 0 and self.counted and self.varies():
@@ -71,6 +71,10 @@ class Addition:
             and content.mean().item() > max(VARIES, 10 * typical) * floor
             and samples.mean().item() * floor <= content.mean().item() * over_tokens
         )
+
+    def _is_branch(self) -> bool:
+        """Whether the term is made of the content, as by a recurrence, however little it differs between samples."""
+        return not (self.sources.isdisjoint(self.rest_sources) or self.counted or self.is_steady())
 
     def varies(self) -> bool:
         """Whether the rest differs between samples."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 WITHIN = 0.01
 """How far a measurement may be from what was asked, as a share of it."""
 SKIP = 0.001
-"""A measurement this near is left alone; parameters of less precision are left alone within their own rounding."""
+"""What is rescaled comes this near, if it can; parameters of less precision come within their own rounding."""
 ROUNDS = 8
 """How often one thing is rescaled. Once is enough where all of q and k is made by W_Q and W_K; a learned key beside them
 (`add_bias_kv`) does not grow with them."""
@@ -64,12 +64,13 @@ def calibrate(
     """Measure everything, scale the first thing that is off, and again, until nothing is off; the last measurement.
 
     So each layer is scaled on what the layers before it, already scaled, pass on. A thing that stays off ends it: the caller
-    says which.
+    says which. What is within `WITHIN` already is not begun with: so a second calibration changes nothing, also where a weight
+    serves several measurements that do not all come to `tolerance`.
     """
     rounds = Counter[Key]()
     while True:
         found = measure()
-        far = [key for key, values in found.items() if distance(values, asked) > tolerance(key)]
+        far = [key for key, values in found.items() if distance(values, asked) > (tolerance(key) if rounds[key] else WITHIN)]
         if any(rounds[key] >= ROUNDS and distance(found[key], asked) > WITHIN for key in far):
             return found
         left = [key for key in far if rounds[key] < ROUNDS]
@@ -89,7 +90,7 @@ def distance(values: Sequence[float], asked: float) -> float:
 
 
 def rounding(parameter: nn.Parameter) -> float:
-    """The distance within which a parameter is left alone; autocast rounds it for each pass."""
+    """How near a measurement comes by rescaling a parameter; autocast rounds it for each pass."""
     kind, dtypes = parameter.device.type, [parameter.dtype]
     if torch.is_autocast_enabled(kind):
         dtypes.append(torch.get_autocast_dtype(kind))
