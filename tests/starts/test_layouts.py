@@ -99,6 +99,31 @@ def test_queries_keys_and_values_may_lie_in_any_order(order: str, attention: typ
     assert torch.equal(v, values)
 
 
+class InputsFirst(nn.Module):
+    """One head; one matrix for q, k and v that is kept the other way round; rotary positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(16, 48) / 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        v, k, q = (part[:, None] for part in (x @ self.matrix).chunk(3, dim=-1))
+        angles = torch.arange(x.shape[1])[:, None] * torch.linspace(1, 0.1, 8)
+        q, k = (torch.cat([-part[..., 8:], part[..., :8]], -1) * angles.sin().repeat(1, 2) + part for part in (q, k))
+        return F.scaled_dot_product_attention(q, k, v)[:, 0]
+
+
+def test_columns_of_a_matrix_may_make_the_only_head() -> None:
+    torch.manual_seed(0)
+    model = InputsFirst()
+    before = model.matrix.detach().clone()
+    start = eureka.clear_start(model, features(BATCH, TOKENS, 16), positions=None)
+    assert start.notes == ()
+    assert start.logits[0].after == pytest.approx([1.0], rel=0.01)
+    assert torch.equal(model.matrix[:, :16], before[:, :16])
+    assert not torch.equal(model.matrix[:, 16:], before[:, 16:])
+
+
 class NormedHeads(AnotherOrder):
     """A norm hides which rows make q and k."""
 

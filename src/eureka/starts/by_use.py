@@ -69,9 +69,9 @@ def _made(hear: Callable[[], Features], candidates: Sequence[Matrix], letter: st
             now = hear()
         if not _times(once[letter], now[letter], 2).all():
             continue
-        projection = _by_heads(hear, matrix, letter, heads)
-        if projection is not None and _makes_only(hear, once, projection, letter):
-            return projection
+        for projection in _by_heads(hear, matrix, letter, heads):
+            if _makes_only(hear, once, projection, letter):
+                return projection
     return None
 
 
@@ -80,21 +80,24 @@ def _with_and_without_bias(matrix: Matrix) -> list[Matrix]:
     return [Matrix(matrix.weight, None), *([matrix] if matrix.bias is not None else [])]
 
 
-def _by_heads(hear: Callable[[], Features], matrix: Matrix, letter: str, heads: int) -> Projection | None:
-    """The rows of a matrix, those of the first head first; None if a row makes several heads, or no gradient tells."""
-    weight = matrix.weight
-    with torch.enable_grad(), _learning(weight):
+def _by_heads(hear: Callable[[], Features], matrix: Matrix, letter: str, heads: int) -> Iterator[Projection]:
+    """The rows of a matrix, those of the first head first, along each axis where every row makes one head at most."""
+    with torch.enable_grad(), _learning(matrix.weight):
         features = hear()[letter]
-        reached = _Reached(weight, features.reshape(heads, -1).square().sum(dim=1))
-    for axis in range(weight.dim()):
+        reached = _Reached(matrix.weight, features.reshape(heads, -1).square().sum(dim=1))
+    for axis in range(matrix.weight.dim()):
         place = reached.rows(axis)
         if place is not None:
-            others = [other for other in range(weight.dim()) if other != axis]
-            turned, size, outputs = (axis, *others), weight.shape[axis], len(features)
-            bias = matrix.bias if matrix.bias is not None and len(matrix.bias) == size else None
-            rows = lambda g: g.permute(turned).reshape(size, -1)[place].reshape(outputs, -1)  # noqa: B023, E731
-            return Projection(weight, rows, bias, lambda b: b[place])  # noqa: B023
-    return None
+            yield _projection(matrix, axis, place.to(matrix.weight.device), len(features))
+
+
+def _projection(matrix: Matrix, axis: int, place: Tensor, outputs: int) -> Projection:
+    """Some rows along an axis of a matrix, and as many of its bias, if that has one for each."""
+    weight, bias = matrix
+    turned = (axis, *(other for other in range(weight.dim()) if other != axis))
+    size = weight.shape[axis]
+    own = bias if bias is not None and len(bias) == size else None
+    return Projection(weight, lambda g: g.permute(turned).reshape(size, -1)[place].reshape(outputs, -1), own, lambda b: b[place])
 
 
 @contextmanager
@@ -109,28 +112,27 @@ def _learning(weight: nn.Parameter) -> Iterator[None]:
 
 
 class _Reached:
-    """Which elements of a weight the gradient of each head reaches."""
+    """Which elements of a weight the gradients of heads reach, asked for by the numbers of the heads in binary."""
 
     def __init__(self, weight: Tensor, sizes: Tensor) -> None:
-        numbers = torch.arange(len(sizes), device=sizes.device)
-        bits = [(numbers >> place) % 2 for place in range(max(1, (len(sizes) - 1).bit_length()))]
-        self._count = len(sizes)
-        self._places = [[_reached(weight, sizes[bit == value]) for value in (0, 1)] for bit in bits]
+        self._heads = len(sizes)
+        numbers = torch.arange(self._heads, device=sizes.device)
+        bits = [(numbers >> place) % 2 for place in range(max(1, (self._heads - 1).bit_length()))]
+        self._by_bit = [tuple(_reached(weight, sizes[bit == value]) for value in (0, 1)) for bit in bits]
 
     def rows(self, axis: int) -> Tensor | None:
-        """The numbers along an axis that make a head, head after head; None unless each makes one, and all make as many."""
-        number = torch.tensor(0)
-        made = None
-        for place, (zero, one) in enumerate(self._places):
-            without, having = (_along(mask, axis) for mask in (zero, one))
-            if (without & having).any():
+        """The rows along an axis that make a head, head after head; None if one makes several, or heads have not as many."""
+        size = self._by_bit[0][0].shape[axis]
+        number, made = torch.zeros(size, dtype=torch.long), torch.zeros(size, dtype=torch.bool)
+        for place, masks in enumerate(self._by_bit):
+            zero, one = (_along(mask, axis) for mask in masks)
+            if (zero & one).any():
                 return None
-            made = without | having
-            number = number + (having.long() << place)
-        assert made is not None
-        order = torch.where(made, number, self._count).argsort(stable=True)[: int(made.sum())]
-        counts = number[made].bincount(minlength=self._count)
-        return order if len(counts) == self._count and (counts == counts[0]).all() else None
+            made, number = zero | one, number + (one.long() << place)
+        counts = number[made].bincount(minlength=self._heads)
+        if not counts[0] or not (counts == counts[0]).all():
+            return None
+        return torch.where(made, number, self._heads).argsort(stable=True)[: int(made.sum())]
 
 
 def _reached(weight: Tensor, sizes: Tensor) -> Tensor:
