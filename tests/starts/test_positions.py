@@ -393,10 +393,37 @@ class Gated(HomeMade):
         return self.blocks[0](self.words(ids) + self.gate * places)  # type: ignore[no-any-return]
 
 
-def test_a_gate_that_starts_closed_is_not_drawn_but_refused() -> None:
+@pytest.mark.parametrize(("shape", "fixed", "names"), [((16,), True, "gate"), ((TOKENS, 16), False, "gate and places.weight")])
+def test_a_gate_that_starts_closed_is_not_drawn_but_told_of(shape: tuple[int, ...], fixed: bool, names: str) -> None:
     torch.manual_seed(0)
-    assert "the positions gate are all zero" in refusal(Gated(16, fixed=True), ids())
-    assert "the positions gate and places.weight are all zero" in refusal(Gated(TOKENS, 16, fixed=False), ids())
+    model = Gated(*shape, fixed=fixed)
+    assert f"but {names} is all zero and added token by token" in refusal(model, ids(), logits=None)
+    before = state(model)
+    start = eureka.clear_start(model, ids())
+    assert f"but {names} is all zero and added token by token" in start.notes[0]
+    assert changed(model, before) == {"blocks.0.qkv.weight", "blocks.0.qkv.bias"}
+
+
+def test_a_lookup_of_a_single_number_or_of_none_adds_no_positions() -> None:
+    class Speaker(HomeMade):
+        def forward(self, ids: Tensor) -> Tensor:
+            return super().forward(ids) + self.words(torch.tensor(3)) + self.words(ids[:0]).sum()  # type: ignore[no-any-return]
+
+    torch.manual_seed(0)
+    assert [row.parameters for row in eureka.clear_start(Speaker(), ids()).positions] == [("places.weight",)]
+
+
+def test_inputs_that_the_model_does_not_take_turned_round_are_no_reason_to_refuse_it() -> None:
+    class Sized(HomeMade):
+        def forward(self, ids: Tensor, sizes: Tensor | None = None) -> Tensor:
+            assert sizes is not None
+            assert sizes.tolist() == [1, 2, 3]
+            return self.blocks[0](self.words(ids))  # type: ignore[no-any-return]
+
+    torch.manual_seed(0)
+    start = eureka.clear_start(Sized(), {"ids": ids(), "sizes": torch.tensor([1, 2, 3])})
+    assert "no learned positions were found in Sized on this batch" in start.notes[0]
+    assert start.logits[0].after == pytest.approx([1.0] * 2, rel=0.01)
 
 
 class Shifted(HomeMade):

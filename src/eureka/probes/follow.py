@@ -186,6 +186,8 @@ def is_table(x: Tensor) -> bool:
 
 def _count(places: Tensor) -> bool:
     """Whether (…, tokens) numbers go up by one and are as many as tokens, or nearly; one that is repeated may be padding."""
+    if places.dim() == 0 or not places.numel():
+        return False
     values, times = torch.unique(places, return_counts=True)
     common = values[times.argmax()] if times.max() * places.shape[-1] > places.numel() else None
     kept = torch.ones_like(places, dtype=torch.bool) if common is None else places != common

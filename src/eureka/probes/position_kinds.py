@@ -38,6 +38,12 @@ def why_none(model: nn.Module, found: Search) -> str:
             f"no learned positions were found in {type(model).__name__} on this batch: its samples are all alike, also when they"
             " are turned round, which does not tell positions from content; pass samples that differ."
         )
+    if found.zero:
+        return (
+            f"no learned positions were found in {type(model).__name__}, but {listing(sorted(found.zero[0]))} is all zero and"
+            " added token by token, and no factor changes that; if these are positions, or a gate before them, initialise them"
+            " first, for instance with nn.init.trunc_normal_(…, std=0.02)."
+        )
     if found.later:
         names = sorted(frozenset[str]().union(*(addition.sources for addition in found.later)))
         return (

@@ -20,6 +20,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from eureka.errors import RequestError
 from eureka.patching.attach import Site, attached, find_sites
 from eureka.probes.additions import Addition, Sources, with_joint
 from eureka.probes.capture import run_alike
@@ -44,13 +45,17 @@ class Search:
 
 
 def search(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> Search:
-    """Look for positions in one pass; if all samples are alike, in a second one on the inputs turned round as well."""
+    """Look for positions in one pass; if there are none, in a second one on the inputs turned round as well: samples that are
+    alike differ then. A model that does not take those (they hold sizes, or places) has had its say."""
     once = _without_norms(model, additions(model, inputs, sites))
     names = set(trainable(model))
     found = _judge(once, once, names)
     if found.learned or found.fixed is not None:
         return found
-    turned = _without_norms(model, additions(model, _turned_round(inputs), sites))
+    try:
+        turned = _without_norms(model, additions(model, _turned_round(inputs), sites))
+    except RequestError:
+        turned = []
     if [addition.rest.shape for addition in once] == [addition.rest.shape for addition in turned]:
         found = _judge(once, [a.joined(b) for a, b in zip(once, turned, strict=True)], names)
     return replace(found, undecided=found.undecided and _alike(inputs))

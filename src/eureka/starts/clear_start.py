@@ -176,11 +176,6 @@ def _positions(
         notes += positions_notes(found, drawn, seed)
         rows = [(one, bool(drawn.intersection(one.names)), ratio) for one, ratio in zip(every, after, strict=True)]
         return [PositionRow(one.names, 0.0 if is_drawn else one.ratio(), ratio, is_drawn) for one, is_drawn, ratio in rows]
-    if found.zero:
-        raise RequestError(
-            f"the positions {listing(sorted(found.zero[0]))} are all zero, which no factor changes; initialise them first, for"
-            " instance with nn.init.trunc_normal_(…, std=0.02), or pass positions=None."
-        )
     notes.append(why_none(model, found))
     return []
 
