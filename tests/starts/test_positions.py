@@ -474,9 +474,15 @@ class Doubled(HomeMade):
         return self.blocks[0](x)  # type: ignore[no-any-return]
 
 
-def test_a_table_for_words_and_positions_is_refused() -> None:
+def test_a_table_for_words_and_positions_is_left_alone_with_a_note() -> None:
     torch.manual_seed(0)
-    assert "words.weight is both position and content" in refusal(Doubled(), ids())
+    assert refusal(Doubled(), ids(), logits=None) == "the positions words.weight are as they were: words.weight is content too."
+    model = Doubled()
+    before = state(model)
+    assert (
+        eureka.clear_start(model, ids()).notes[0] == "the positions words.weight are as they were: words.weight is content too."
+    )
+    assert changed(model, before) == {"blocks.0.qkv.weight", "blocks.0.qkv.bias"}
 
 
 class SlowRecurrence(HomeMade):
@@ -513,9 +519,52 @@ class Bent(HomeMade):
         return self.blocks[0](x)  # type: ignore[no-any-return]
 
 
-def test_positions_out_of_proportion_are_refused() -> None:
+def test_positions_out_of_proportion_are_left_alone_with_a_note() -> None:
     torch.manual_seed(0)
-    assert "do not reach it in proportion" in refusal(Bent(), ids(), positions=3.0)
+    assert "do not reach it in proportion" in refusal(Bent(), ids(), positions=3.0, logits=None)
+    model = Bent()
+    before = state(model)
+    start = eureka.clear_start(model, ids(), positions=3.0)
+    assert start.notes[0].startswith("the positions places.weight are as they were: they are ")
+    assert changed(model, before) == {"blocks.0.qkv.weight", "blocks.0.qkv.bias"}
+
+
+class Summed(HomeMade):
+    """Learned segments on top of fixed positions, as in Kosmos; and, if asked, learned positions beside them."""
+
+    def __init__(self, *, learned: bool) -> None:
+        super().__init__()
+        self.learned, self.segments = learned, nn.Embedding(2, 16)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        tokens = torch.arange(ids.shape[1])
+        x = self.words(ids) + (self.get_buffer("pe")[: len(tokens)] + self.segments(torch.zeros_like(tokens)))
+        return self.blocks[0](x + self.places(tokens) if self.learned else x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_a_fixed_factor_before_learned_positions_is_no_hindrance(learned: bool) -> None:
+    class Factor(HomeMade):
+        def forward(self, ids: Tensor) -> Tensor:
+            places = self.get_buffer("pe")[: ids.shape[1]] * self.places(torch.arange(ids.shape[1]))
+            return self.blocks[0](self.words(ids) + places)  # type: ignore[no-any-return]
+
+    torch.manual_seed(0)
+    model = Factor()
+    model.places.requires_grad_(learned)
+    start = eureka.clear_start(model, ids())
+    assert [row.parameters for row in start.positions] == ([("places.weight",)] if learned else [])
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_fixed_positions_with_something_learned_on_top_leave_the_rest_to_be_done(learned: bool) -> None:
+    torch.manual_seed(0)
+    model = Summed(learned=learned)
+    before = state(model)
+    start = eureka.clear_start(model, ids(), positions=5.0)
+    assert [row.parameters for row in start.positions] == ([("places.weight",)] if learned else [])
+    assert "the positions segments.weight are as they were: pe, which is not learned, is added to them." in start.notes
+    assert changed(model, before) == {"blocks.0.qkv.weight", "blocks.0.qkv.bias"} | ({"places.weight"} if learned else set())
 
 
 class ByItself(nn.Module):

@@ -3,7 +3,7 @@
     P ← P · asked · rms(content) / rms(positions)
 
 Positions that are added in several places, as those of a Decision Transformer to states, actions and returns, have one ratio over
-all of them. Parameters that are content too are refused.
+all of them. Parameters that are content too, or that do not reach it in proportion, stay as they were.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from eureka.errors import RequestError
 from eureka.formats import listing, measurement, number
 from eureka.patching.attach import Site
 from eureka.probes.additions import Addition
 from eureka.probes.positions import Search, additions, trainable
+from eureka.starts.alone import elements_doubled
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 
 
@@ -37,6 +38,15 @@ class Positions:
             return found[0].ratio
         position, content = (sum(map(_squares, found, (getattr(one, part) for one in found))) for part in ("term", "rest"))
         return math.sqrt(position / content) if content > 0 else math.inf
+
+
+class Clarified(NamedTuple):
+    """What became of positions, by their place in the sequence that was given."""
+
+    ratios: dict[int, float]
+    """Their ratio to the content afterwards."""
+    reasons: dict[int, str]
+    """Why they are as they were."""
 
 
 def _squares(addition: Addition, x: Tensor) -> float:
@@ -59,35 +69,59 @@ def positions_of(model: nn.Module, found: Search) -> list[Positions]:
 
 
 def clarify(
-    model: nn.Module, inputs: Any, sites: Sequence[Site], first: Sequence[Positions], asked: float, kept: Kept
-) -> list[float]:
-    """Rescale positions; their ratios to the content afterwards."""
+    model: nn.Module, inputs: Any, sites: Sequence[Site], every: Sequence[Positions], asked: float, kept: Kept
+) -> Clarified:
+    """Rescale positions; those that do not come to what is asked are put back."""
     parameters = trainable(model)
+    reasons = {index: why for index, one in enumerate(every) if (why := _why_shared(one)) is not None}
+    for index, one in enumerate(every):
+        if index not in reasons and (fixed := _fixed_part(one, parameters)):
+            with elements_doubled([(parameters[name], torch.ones_like(parameters[name])) for name in one.names]):
+                twice = additions(model, inputs, sites)
+            if not all(_is_twice(place.term, twice[place.number].term) for place in one.places):
+                reasons[index] = f"{listing(fixed)}, which is not learned, is added to them"
 
     def measure() -> Mapping[int, list[float]]:
         found = additions(model, inputs, sites)
-        return {index: [one.ratio([found[place.number] for place in one.places])] for index, one in enumerate(first)}
+        left = [(index, one) for index, one in enumerate(every) if index not in reasons]
+        return {index: [one.ratio([found[place.number] for place in one.places])] for index, one in left}
 
     def scale(index: int, ratios: Sequence[float]) -> None:
-        for name in first[index].names:
+        for name in every[index].names:
             kept.scale(parameters[name], asked / ratios[0])
 
-    found = calibrate(measure, scale, asked, lambda index: max(rounding(parameters[name]) for name in first[index].names))
-    for index, ratios in found.items():
-        if distance(ratios, asked) > WITHIN:
-            raise RequestError(
-                f"the positions {listing(first[index].names)} are {measurement(ratios[0])} times the content after they were"
-                f" scaled to be {number(asked)} times it: they do not reach it in proportion, because a norm or a product"
-                " stands between; nothing was changed, pass positions=None."
-            )
-    return [ratios[0] for ratios in found.values()]
+    def tolerance(index: int) -> float:
+        return max(rounding(parameters[name]) for name in every[index].names)
+
+    while True:
+        ratios = {index: values[0] for index, values in calibrate(measure, scale, asked, tolerance).items()}
+        far = next((index for index, ratio in ratios.items() if distance([ratio], asked) > WITHIN), None)
+        if far is None:
+            return Clarified(ratios, reasons)
+        kept.put_back(parameters[name] for name in every[far].names)
+        reasons[far] = (
+            f"they are {measurement(ratios[far])} times the content after they were scaled to be {number(asked)} times it, and do"
+            " not reach it in proportion: a norm or a product stands between, or something is added to them"
+        )
+
+
+def _why_shared(one: Positions) -> str | None:
+    """Why positions that content comes from too must stay."""
+    content = frozenset[str]().union(*(place.rest_sources for place in one.places))
+    shared = sorted(content.intersection(one.names))
+    return f"{listing(shared)} {'is' if len(shared) == 1 else 'are'} content too" if shared else None
+
+
+def _fixed_part(one: Positions, parameters: Mapping[str, nn.Parameter]) -> list[str]:
+    """What else than learned parameters positions are made of: a table of sines that is added to them, or a factor."""
+    return sorted(frozenset[str]().union(*(place.sources for place in one.places)) - parameters.keys())
+
+
+def _is_twice(once: Tensor, now: Tensor) -> bool:
+    return bool((now - 2 * once).abs().max() <= WITHIN * once.abs().max())
 
 
 def _learned(addition: Addition, parameters: Mapping[str, nn.Parameter]) -> tuple[str, ...]:
-    """The parameters that the positions of an addition come from, without a single number that they are multiplied by; content
-    must not come from them too."""
+    """The parameters that the positions of an addition come from, without a single number that they are multiplied by."""
     every = [name for name in parameters if name in addition.sources]
-    names = tuple(name for name in every if parameters[name].numel() > 1) or tuple(every)
-    if shared := addition.rest_sources.intersection(names):
-        raise RequestError(f"{listing(sorted(shared))} is both position and content and cannot be rescaled; pass positions=None.")
-    return names
+    return tuple(name for name in every if parameters[name].numel() > 1) or tuple(every)

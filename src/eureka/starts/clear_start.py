@@ -171,13 +171,15 @@ def _positions(
     found, drawn = search(model, inputs, sites), frozenset[str]()
     if found.zero:
         found, drawn = draw(model, inputs, sites, found, seed, kept)
-    if every := positions_of(model, found):
-        after = clarify(model, inputs, sites, every, asked, kept)
-        notes += positions_notes(found, drawn, seed)
-        rows = [(one, bool(drawn.intersection(one.names)), ratio) for one, ratio in zip(every, after, strict=True)]
-        return [PositionRow(one.names, 0.0 if is_drawn else one.ratio(), ratio, is_drawn) for one, is_drawn, ratio in rows]
-    notes.append(why_none(model, found))
-    return []
+    every = positions_of(model, found)
+    if not every:
+        notes.append(why_none(model, found))
+        return []
+    done = clarify(model, inputs, sites, every, asked, kept)
+    notes += positions_notes(found, drawn, seed) if done.ratios else []
+    notes += [f"the positions {listing(every[index].names)} are as they were: {why}." for index, why in done.reasons.items()]
+    rows = [(every[index], bool(drawn.intersection(every[index].names)), ratio) for index, ratio in done.ratios.items()]
+    return [PositionRow(one.names, 0.0 if is_drawn else one.ratio(), ratio, is_drawn) for one, is_drawn, ratio in rows]
 
 
 def _nothing_done(
