@@ -121,6 +121,7 @@ FAMILIES = {
     ),
     "CTRL": Family("CTRLModel", CTRL, says="are fixed (pos_encoding)"),
     "T5": Family("T5EncoderModel", T5, says="are relative", biased=True),
+    "Switch": Family("SwitchTransformersEncoderModel", T5 | {"num_sparse_encoder_layers": 0}, says="are relative", biased=True),
     "BART": Family("BartModel", PAIR, two_texts(), (ENCODER, DECODER), sites=3),
     "Pegasus": Family("PegasusModel", PAIR, two_texts(), sites=3, says=f"are fixed ({DECODER} and {ENCODER})"),
     "Whisper": Family(

@@ -92,13 +92,16 @@ def sums_of(follow: Follow, padding: Padding) -> list[Addition]:
 def _entered(model: nn.Module, follow: Follow) -> Iterator[None]:
     """Follow nothing inside attention that is written out, or is no site: biases that it adds to its logits are no positions.
 
-    A module that is all of the model, or embeds, adds positions too: it is followed up to its first product of q and k.
+    A module that is all of the model, or embeds, adds positions too: it is followed up to its first product of q and k. So are
+    those of Hugging Face, whose eager attention adds relative positions to its logits.
     """
     named, whole, found = dict(model.named_modules()), set(model.parameters()), find_sites(model)
     own = [site.module for site in found.sites if site.kind == "by_hand"]
     own += [named.get(name, model) for name, _ in found.refused]
     hooks = [module.register_forward_pre_hook(follow.arm if _embeds(module, whole) else follow.enter) for module in own]
-    hooks += [module.register_forward_hook(follow.leave) for module in own]
+    eager = [site.module for site in found.sites if site.kind == "hugging_face"]
+    hooks += [module.register_forward_pre_hook(follow.arm) for module in eager]
+    hooks += [module.register_forward_hook(follow.leave) for module in (*own, *eager)]
     try:
         yield
     finally:
