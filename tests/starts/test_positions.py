@@ -521,11 +521,11 @@ class Bent(HomeMade):
 
 def test_positions_out_of_proportion_are_left_alone_with_a_note() -> None:
     torch.manual_seed(0)
-    assert "do not reach it in proportion" in refusal(Bent(), ids(), positions=3.0, logits=None)
+    assert "do not reach the content in proportion" in refusal(Bent(), ids(), positions=3.0, logits=None)
     model = Bent()
     before = state(model)
     start = eureka.clear_start(model, ids(), positions=3.0)
-    assert start.notes[0].startswith("the positions places.weight are as they were: they are ")
+    assert start.notes[0].startswith("the positions places.weight are as they were: they do not reach the content in proportion")
     assert changed(model, before) == {"blocks.0.qkv.weight", "blocks.0.qkv.bias"}
 
 
@@ -563,7 +563,8 @@ def test_fixed_positions_with_something_learned_on_top_leave_the_rest_to_be_done
     before = state(model)
     start = eureka.clear_start(model, ids(), positions=5.0)
     assert [row.parameters for row in start.positions] == ([("places.weight",)] if learned else [])
-    assert "the positions segments.weight are as they were: pe, which is not learned, is added to them." in start.notes
+    why = "they do not reach the content in proportion: a norm or a product stands between, or pe is added to them"
+    assert f"the positions segments.weight are as they were: {why}." in start.notes
     assert changed(model, before) == {"blocks.0.qkv.weight", "blocks.0.qkv.bias"} | ({"places.weight"} if learned else set())
 
 

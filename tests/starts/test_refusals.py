@@ -96,7 +96,7 @@ def test_a_weight_that_gates_elsewhere_is_left_alone_too() -> None:
     before = state(model)
     first, second = eureka.clear_start(model, ids()).notes
     assert "blocks.1 are as they were: it has a W_Q that makes more than q" in first + second
-    assert "blocks.0 are as they were: it shares W_Q or W_K with another that cannot be rescaled" in first + second
+    assert "blocks.0 are as they were: it has a W_Q that something else uses too, or q does more than attend" in first + second
     assert changed(model, before) == {"places.weight"}
 
 

@@ -87,7 +87,10 @@ def _by_heads(hear: Callable[[], Features], matrix: Matrix, letter: str, heads: 
         reached = _Reached(matrix.weight, features.reshape(heads, -1).square().sum(dim=1))
     for axis in range(matrix.weight.dim()):
         place = reached.rows(axis)
-        if place is not None:
+        if place is None:
+            continue
+        inputs, rest = divmod(len(place) * (matrix.weight.numel() // matrix.weight.shape[axis]), len(features))
+        if inputs > 1 and not rest:  # one number for each feature, or for each head, is a temperature
             yield _projection(matrix, axis, place.to(matrix.weight.device), len(features))
 
 

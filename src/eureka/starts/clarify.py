@@ -75,11 +75,11 @@ def clarify(
     parameters = trainable(model)
     reasons = {index: why for index, one in enumerate(every) if (why := _why_shared(one)) is not None}
     for index, one in enumerate(every):
-        if index not in reasons and (fixed := _fixed_part(one, parameters)):
+        if index not in reasons:
             with elements_doubled([(parameters[name], torch.ones_like(parameters[name])) for name in one.names]):
                 twice = additions(model, inputs, sites)
-            if not all(_is_twice(place.term, twice[place.number].term) for place in one.places):
-                reasons[index] = f"{listing(fixed)}, which is not learned, is added to them"
+            if (why := _why_bent(one, [twice[place.number] for place in one.places], parameters)) is not None:
+                reasons[index] = why
 
     def measure() -> Mapping[int, list[float]]:
         found = additions(model, inputs, sites)
@@ -101,7 +101,7 @@ def clarify(
         kept.put_back(parameters[name] for name in every[far].names)
         reasons[far] = (
             f"they are {measurement(ratios[far])} times the content after they were scaled to be {number(asked)} times it, and do"
-            " not reach it in proportion: a norm or a product stands between, or something is added to them"
+            " not reach it in proportion"
         )
 
 
@@ -112,13 +112,19 @@ def _why_shared(one: Positions) -> str | None:
     return f"{listing(shared)} {'is' if len(shared) == 1 else 'are'} content too" if shared else None
 
 
-def _fixed_part(one: Positions, parameters: Mapping[str, nn.Parameter]) -> list[str]:
-    """What else than learned parameters positions are made of: a table of sines that is added to them, or a factor."""
-    return sorted(frozenset[str]().union(*(place.sources for place in one.places)) - parameters.keys())
+def _why_bent(one: Positions, twice: Sequence[Addition], parameters: Mapping[str, nn.Parameter]) -> str | None:
+    """Why positions must stay that, doubled, do not double where they are added, or change the content there."""
+    if not _is_times(one.places[0].rest, twice[0].rest, 1):
+        return f"content is made of {'it' if len(one.names) == 1 else 'them'} too"
+    if all(_is_times(place.term, now.term, 2) for place, now in zip(one.places, twice, strict=True)):
+        return None
+    fixed = sorted(frozenset[str]().union(*(place.sources for place in one.places)) - parameters.keys())
+    added = listing(fixed) if fixed else "something"
+    return f"they do not reach the content in proportion: a norm or a product stands between, or {added} is added to them"
 
 
-def _is_twice(once: Tensor, now: Tensor) -> bool:
-    return bool((now - 2 * once).abs().max() <= WITHIN * once.abs().max())
+def _is_times(once: Tensor, now: Tensor, factor: int) -> bool:
+    return bool((now - factor * once).abs().max() <= WITHIN * once.abs().max())
 
 
 def _learned(addition: Addition, parameters: Mapping[str, nn.Parameter]) -> tuple[str, ...]:

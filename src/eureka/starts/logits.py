@@ -30,6 +30,7 @@ from eureka.probes.projections import Heads, Projection, apart, projections, why
 from eureka.starts.alone import Alone, alone
 from eureka.starts.by_use import by_use
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
+from eureka.starts.elsewhere import used_elsewhere
 from eureka.starts.sole import why_not_sole
 
 Side = tuple[int, str]
@@ -91,6 +92,10 @@ class Logits:
             found = {index: {letter: self._projection(index, letter) for letter in self._letters(index)} for index in self.heads}
             asked = why_not_sole(self._modules, self.heads, {index: parts for index, parts in found.items() if parts})
             self._lost |= asked.reasons
+            left = {(index, letter): self._projection(index, letter) for index in self.heads for letter in self._letters(index)}
+            for index, letter in used_elsewhere(self.model, self.inputs, [self.sites[index] for index in self.heads], left):
+                name = f"W_{letter.upper()}"
+                self._lost[index, letter] = f"has a {name} that something else uses too, or {letter} does more than attend"
             self._lose_shared()
             self._refused = {index: why for index in self.heads if (why := self._why_neither(index, asked.unknown)) is not None}
             self.unchecked = asked.unknown - self._refused.keys()
@@ -119,7 +124,7 @@ class Logits:
     def _lose_shared(self) -> None:
         """What must stay at one site must stay at all others that share it."""
         while True:
-            owners = defaultdict[nn.Parameter, set[int]](set)
+            owners = defaultdict[nn.Parameter, set[int]](set, {part: {index} for part, index in self._idle_parameters()})
             for index, letter in self._lost:
                 for part in self._parts(index, letter):
                     owners[part].add(index)
@@ -128,6 +133,12 @@ class Logits:
             if not shared:
                 return
             self._lost |= dict.fromkeys(shared, SHARES)
+
+    def _idle_parameters(self) -> list[tuple[nn.Parameter, int]]:
+        """What the sites hold that were not called, unless they hold others that were."""
+        called = {self.sites[index].owner for index in self.heads}
+        idle = [site for site in self.sites.values() if site.index not in self.heads and called.isdisjoint(site.owner.modules())]
+        return [(parameter, site.index) for site in idle for parameter in site.owner.parameters()]
 
     def sharpen(self, asked: float, kept: Kept) -> dict[int, list[float]]:
         """Scale every head of every site that is not refused, layer after layer; the spreads afterwards.

@@ -108,6 +108,8 @@ class _Asking:
             return (
                 f"has a {name} that makes more than {letter} (values, a gate or a residual), or q, k and v lie in another order"
             )
+        if _same(self._once[1][letter], now[letter]).all() and self._is_unused(projection, letter):
+            return f"has a {name} that does not make {letter}"
         if _grown(self._once[1][letter], now[letter]) < NORMED and not self._is_straight(projection, letter, now[letter]):
             return f"norms {letter} behind {name}, so that no factor of {name} changes its logits"
         for place in range((count - 1).bit_length()):
@@ -126,6 +128,12 @@ class _Asking:
         """Whether the rows that seem to make q made k, or the other way round."""
         (other,) = {"q", "k"} - {letter}
         return not _same(self._once[1][other], now[other]).all()
+
+    def _is_unused(self, projection: Projection, letter: str) -> bool:
+        """Whether q or k is the same without its weight: then no norm hides it."""
+        with doubled(projection, self._every(letter), 0.0):
+            _, now = self._run()
+        return bool(_same(self._once[1][letter], now[letter]).all())
 
     def _is_straight(self, projection: Projection, letter: str, twice: Tensor) -> bool:
         """Whether q or k grows in a straight line with its weight: something is added to it, and nothing norms it."""
