@@ -163,6 +163,29 @@ def test_keys_alone_cannot_give_each_of_several_query_heads_its_factor() -> None
     assert message.startswith("W_Q and W_K of GatedGroups cannot be rescaled: GatedGroups has a W_Q that makes more than q")
 
 
+def test_a_weight_that_is_shared_with_a_site_that_is_left_alone_stays_too() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(16, 16) for _ in range(3))
+            self.calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += self.q.weight.requires_grad is False
+            q, k, v = (layer(x).unflatten(-1, (2, -1)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+            return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2) * (1 + self.calls)
+
+    torch.manual_seed(0)
+    model = nn.Sequential(Counting(), Counting())
+    model[1].k = model[0].k
+    model[1].q.requires_grad_(False)
+    before = state(model)
+    (first, second) = eureka.clear_start(model, features(BATCH, TOKENS, 16), positions=None).notes
+    assert first.startswith("the logits of 1 are as they were: it has a W_Q that is frozen")
+    assert second == "W_Q of 0 takes the whole factor, because it shares W_Q or W_K with another that cannot be rescaled."
+    assert changed(model, before) == {"0.q.weight", "0.q.bias"}
+
+
 def test_where_the_module_cannot_be_asked_neither_takes_the_factor_of_the_other() -> None:
     class Counting(FusedAttention):
         calls = 0

@@ -96,11 +96,20 @@ class Logits:
             for index, letter in used_elsewhere(self.model, self.inputs, [self.sites[index] for index in self.heads], left):
                 name = f"W_{letter.upper()}"
                 self._lost[index, letter] = f"has a {name} that something else uses too, or {letter} does more than attend"
-            self._lose_shared()
-            self._refused = {index: why for index in self.heads if (why := self._why_neither(index, asked.unknown)) is not None}
+            self._refused = self._lose_whole_sites(asked.unknown)
             self.unchecked = asked.unknown - self._refused.keys()
             self._modules.clear()
         return self._refused
+
+    def _lose_whole_sites(self, unknown: set[int]) -> dict[int, str]:
+        """Which sites are left alone, and why; then both of their weights stay, wherever they are shared."""
+        while True:
+            self._lose_shared()
+            refused = {index: why for index in self.heads if (why := self._why_neither(index, unknown)) is not None}
+            rest = {(index, letter): why for index, why in refused.items() for letter in self._letters(index)}
+            if not rest:
+                return refused
+            self._lost |= rest
 
     def lone(self) -> dict[int, tuple[str, str]]:
         """Sites of which W_Q or W_K alone is rescaled: which of the two, and why not the other."""
