@@ -115,8 +115,12 @@ def _work(name: str, out: Connection, topic: Topic, first: bool) -> None:
             signal.setitimer(signal.ITIMER_PROF, 0)
 
 
+class TooLong(BaseException):
+    """No error of the model, so nobody else catches it."""
+
+
 def _too_long(*_: Any) -> None:
-    raise TimeoutError(f"it took more than {SECONDS} s of processor time")
+    raise TooLong(f"it took more than {SECONDS} s of processor time")
 
 
 if __name__ == "__main__":
