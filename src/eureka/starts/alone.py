@@ -54,9 +54,8 @@ def alone(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> dict[int, Alo
 
 
 @contextmanager
-def doubled(projection: Projection, heads: Tensor, factor: float = 2.0) -> Iterator[None]:
-    """While inside, the rows of some heads are doubled, in weight and bias, or multiplied by another factor; afterwards every bit
-    is as it was."""
+def multiplied(projection: Projection, heads: Tensor, factor: float = 2.0) -> Iterator[None]:
+    """While inside, the rows of some heads are multiplied, in weight and bias; afterwards every bit is as it was."""
     parts = [(projection.parameter, projection.rows)]
     parts += [(projection.bias, projection.bias_rows)] if projection.bias is not None else []
     masks = []
@@ -65,13 +64,13 @@ def doubled(projection: Projection, heads: Tensor, factor: float = 2.0) -> Itera
         chosen = torch.zeros(parameter.numel(), dtype=torch.bool, device=parameter.device)
         chosen[places.reshape(len(heads), -1)[heads.to(parameter.device)].flatten()] = True
         masks.append((parameter, chosen.view(parameter.shape)))
-    with elements_doubled(masks, factor):
+    with elements_multiplied(masks, factor):
         yield
 
 
 @contextmanager
-def elements_doubled(parts: Sequence[tuple[nn.Parameter, Tensor]], factor: float = 2.0) -> Iterator[None]:
-    """While inside, some elements of some parameters are doubled, or multiplied by another factor."""
+def elements_multiplied(parts: Sequence[tuple[nn.Parameter, Tensor]], factor: float = 2.0) -> Iterator[None]:
+    """While inside, some elements of some parameters are multiplied."""
     copies = [parameter.detach().clone() for parameter, _ in parts]
     try:
         for parameter, chosen in parts:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from eureka.probes.projections import Heads, Projection
-from eureka.starts.alone import Alone, doubled, elements_doubled
+from eureka.starts.alone import Alone, elements_multiplied, multiplied
 
 CLOSE = 1e-3
 """How near a feature is to once or twice what it was, as a share of its largest number."""
@@ -65,7 +65,7 @@ def _made(hear: Callable[[], Features], candidates: Sequence[Matrix], letter: st
     once = hear()
     for matrix in (one for candidate in candidates for one in _with_and_without_bias(candidate)):
         whole = [(parameter, torch.ones_like(parameter)) for parameter in matrix if parameter is not None]
-        with elements_doubled(whole):
+        with elements_multiplied(whole):
             now = hear()
         if not _times(once[letter], now[letter], 2).all():
             continue
@@ -153,7 +153,7 @@ def _along(mask: Tensor, axis: int) -> Tensor:
 
 def _makes_only(hear: Callable[[], Features], once: Features, projection: Projection, letter: str) -> bool:
     """Whether these rows, doubled, double this and leave the others alone."""
-    with doubled(projection, torch.ones(1, dtype=torch.bool)):
+    with multiplied(projection, torch.ones(1, dtype=torch.bool)):
         now = hear()
     return all(bool(_times(once[other], now[other], 2 if other == letter else 1).all()) for other in once)
 

@@ -20,7 +20,7 @@ from eureka.formats import listing, measurement, number
 from eureka.patching.attach import Site
 from eureka.probes.additions import Addition
 from eureka.probes.positions import Search, additions, trainable
-from eureka.starts.alone import elements_doubled
+from eureka.starts.alone import elements_multiplied
 from eureka.starts.calibrate import WITHIN, Kept, calibrate, distance, rounding
 
 
@@ -76,7 +76,7 @@ def clarify(
     reasons = {index: why for index, one in enumerate(every) if (why := _why_shared(one)) is not None}
     for index, one in enumerate(every):
         if index not in reasons:
-            with elements_doubled([(parameters[name], torch.ones_like(parameters[name])) for name in one.names]):
+            with elements_multiplied([(parameters[name], torch.ones_like(parameters[name])) for name in one.names]):
                 twice = additions(model, inputs, sites)
             if (why := _why_bent(one, [twice[place.number] for place in one.places], parameters)) is not None:
                 reasons[index] = why

@@ -21,7 +21,7 @@ from eureka.errors import EurekaError
 from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.capture import run_alike
 from eureka.probes.projections import Projection
-from eureka.starts.alone import doubled
+from eureka.starts.alone import multiplied
 
 CLOSE = 1e-5
 """How near numbers are that count as the same, as a share of the largest; those of less precision within their rounding. (Where
@@ -56,7 +56,7 @@ def used_elsewhere(model: nn.Module, inputs: Any, sites: Sequence[Site], sides: 
     def changes(some: Sequence[Side]) -> bool:
         with ExitStack() as stack:
             for side in some:
-                stack.enter_context(doubled(sides[side], torch.ones(1, dtype=torch.bool)))
+                stack.enter_context(multiplied(sides[side], torch.ones(1, dtype=torch.bool)))
             return not _alike(once, comes_out())
 
     with _zeros_filled(model):

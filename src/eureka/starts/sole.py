@@ -21,7 +21,7 @@ from eureka.attention.extras import Extras
 from eureka.attention.mask import Mask
 from eureka.attention.softmax import Softmax
 from eureka.probes.projections import Heads, Projection
-from eureka.starts.alone import Alone, doubled
+from eureka.starts.alone import Alone, multiplied
 
 CLOSE = 1e-3
 """How near two numbers are that count as the same, as a share of the largest."""
@@ -102,7 +102,7 @@ class _Asking:
     def why_not(self, letter: str, projection: Projection) -> str | None:
         """Why W_Q or W_K must be left alone."""
         count, name = len(self._every(letter)), f"W_{letter.upper()}"
-        with doubled(projection, self._every(letter)):
+        with multiplied(projection, self._every(letter)):
             out, now = self._run()
         if not _same(self._once[0][None], out[None]).all() or self._is_other(letter, now):
             return (
@@ -114,7 +114,7 @@ class _Asking:
             return f"norms {letter} behind {name}, so that no factor of {name} changes its logits"
         for place in range((count - 1).bit_length()):
             chosen = (torch.arange(count) >> place) % 2 == 1
-            with doubled(projection, chosen):
+            with multiplied(projection, chosen):
                 _, now = self._run()
             if not (chosen | _same(self._once[1][letter], now[letter]).cpu()).all():
                 return "has heads whose rows could not be told apart"
@@ -131,13 +131,13 @@ class _Asking:
 
     def _is_unused(self, projection: Projection, letter: str) -> bool:
         """Whether q or k is the same without its weight: then no norm hides it."""
-        with doubled(projection, self._every(letter), 0.0):
+        with multiplied(projection, self._every(letter), 0.0):
             _, now = self._run()
         return bool(_same(self._once[1][letter], now[letter]).all())
 
     def _is_straight(self, projection: Projection, letter: str, twice: Tensor) -> bool:
         """Whether q or k grows in a straight line with its weight: something is added to it, and nothing norms it."""
-        with doubled(projection, self._every(letter)), doubled(projection, self._every(letter)):
+        with multiplied(projection, self._every(letter)), multiplied(projection, self._every(letter)):
             _, now = self._run()
         grown = (twice - self._once[1][letter]).float()
         return bool(grown.any()) and bool(_same(2 * grown, (now[letter] - twice).float()).all())
