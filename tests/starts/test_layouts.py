@@ -99,6 +99,35 @@ def test_queries_keys_and_values_may_lie_in_any_order(order: str, attention: typ
     assert torch.equal(v, values)
 
 
+class Across(FusedAttention):
+    """W_Q and W_K have usual names, and the features of their heads lie across each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.qkv
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(16, 16) for _ in range(3))
+
+    def projected(self, x: Tensor) -> list[Tensor]:
+        return [layer(x).unflatten(-1, (-1, self.heads)).movedim(-1, 1) for layer in (self.q_proj, self.k_proj, self.v_proj)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(F.scaled_dot_product_attention(*self.projected(x)).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_heads_that_lie_across_each_other_are_rescaled_one_by_one() -> None:
+    torch.manual_seed(0)
+    model, x = Across(), features(BATCH, TOKENS, 16)
+    with torch.no_grad():
+        model.q_proj.weight[::2] *= 3  # the first head
+        before = state(model)
+        start = eureka.clear_start(model, x, positions=None)
+        q, k, _ = model.projected(x)
+    assert start.notes == ()
+    assert explicit_logits(q.double(), k.double(), causal=False) == pytest.approx([1.0, 1.0], rel=0.01)
+    grown = model.q_proj.weight / before["q_proj.weight"]
+    torch.testing.assert_close(grown, grown[:2, :1].expand(-1, 16).repeat(8, 1))
+
+
 class InputsFirst(nn.Module):
     """One head; one matrix for q, k and v that is kept the other way round; rotary positions."""
 

@@ -381,5 +381,18 @@ def test_frozen_weights_stay_and_it_is_said_as_of_frozen_positions() -> None:
     )
 
 
+def test_a_frozen_bias_of_zero_hinders_nothing_and_any_other_does() -> None:
+    torch.manual_seed(0)
+    model = HomeMade()
+    bias = model.get_parameter("blocks.0.qkv.bias").requires_grad_(False).zero_()
+    start = eureka.clear_start(model, ids(), positions=None)
+    assert start.notes == ()
+    assert not bias.any()
+    start.undo()
+    bias[0] = 1.0
+    (note,) = eureka.clear_start(model, ids(), positions=None).notes
+    assert note.startswith("the logits of blocks.0 are as they were: it has a W_Q that is frozen; the spread is ")
+
+
 def test_a_model_without_attention_is_refused() -> None:
     assert "no attention found in Linear" in refusal(nn.Linear(3, 3), features(2, 3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from eureka.patching.attach import Site, find_sites
@@ -59,6 +60,11 @@ class Projection(NamedTuple):
     bias: nn.Parameter | None = None
     bias_rows: Callable[[Tensor], Tensor] = lambda b: b
     """Takes the part of a tensor in the shape of the bias, as (outputs,)."""
+
+    def places(self) -> list[tuple[nn.Parameter, Tensor]]:
+        """The parameter, and the bias if there is one; each with the numbers of its own elements, head after head."""
+        parts = [(self.parameter, self.rows), *([(self.bias, self.bias_rows)] if self.bias is not None else [])]
+        return [(one, rows(torch.arange(one.numel(), device=one.device).view(one.shape))) for one, rows in parts]
 
     def gradient(self, heads: int | None) -> list[float] | None:
         """Mean |grad| of each head, or of all together if the heads are not known; None without a gradient."""

@@ -56,11 +56,8 @@ def alone(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> dict[int, Alo
 @contextmanager
 def multiplied(projection: Projection, heads: Tensor, factor: float = 2.0) -> Iterator[None]:
     """While inside, the rows of some heads are multiplied, in weight and bias; afterwards every bit is as it was."""
-    parts = [(projection.parameter, projection.rows)]
-    parts += [(projection.bias, projection.bias_rows)] if projection.bias is not None else []
     masks = []
-    for parameter, rows in parts:
-        places = rows(torch.arange(parameter.numel(), device=parameter.device).view(parameter.shape))
+    for parameter, places in projection.places():
         chosen = torch.zeros(parameter.numel(), dtype=torch.bool, device=parameter.device)
         chosen[places.reshape(len(heads), -1)[heads.to(parameter.device)].flatten()] = True
         masks.append((parameter, chosen.view(parameter.shape)))

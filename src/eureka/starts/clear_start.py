@@ -138,15 +138,15 @@ def clear_start(
             )
         rows = _positions(model, inputs, found.sites, positions, int(seed), kept, notes) if positions else []
         after = measured.sharpen(logits, kept) if logits is not None else {}
-        left = [(names[index], why) for index, why in measured.refused().items()] if logits is not None else []
+        left = [(names[index], why) for index, why in measured.sides.refused.items()] if logits is not None else []
         left += [*found.refused, *((names[site.index], why_lost(site)) for site in lost)]
         now = {names[index]: spreads for index, spreads in measured.spreads.items()}
         if not rows and not after:
             raise RequestError(_nothing_done(type(model).__name__, notes, left if logits is not None else [], now))
     if logits is not None:
         idle = [names[site.index] for site in found.sites if site.index not in before and site not in lost]
-        unchecked = [names[index] for index in after if index in measured.unchecked]
-        lone = [(names[index], letter, why) for index, (letter, why) in measured.lone().items() if index in after]
+        unchecked = [names[index] for index in after if index in measured.sides.unchecked]
+        lone = [(names[index], letter, why) for index, (letter, why) in measured.sides.lone().items() if index in after]
         notes += logits_notes(left, now, idle, unchecked, lone, measured.operators)
     spreads = [_logits_row(index, names[index], measured.heads[index].queries, before[index], after[index]) for index in after]
     return ClearStart(type(model).__name__, tuple(rows), tuple(spreads), tuple(notes), kept)

@@ -27,6 +27,8 @@ CLOSE = 1e-3
 """How near two numbers are that count as the same, as a share of the largest."""
 NORMED = 1.5
 """If q or k grows less than this when its weight is doubled, a norm may stand between; its epsilon lets it grow a little."""
+CROSSED = "has heads whose rows could not be told apart"
+"""Why heads are left alone that lie across each other."""
 Projections = Mapping[str, Projection]
 
 
@@ -117,7 +119,7 @@ class _Asking:
             with multiplied(projection, chosen):
                 _, now = self._run()
             if not (chosen | _same(self._once[1][letter], now[letter]).cpu()).all():
-                return "has heads whose rows could not be told apart"
+                return CROSSED
         return None
 
     def _every(self, letter: str) -> Tensor:
