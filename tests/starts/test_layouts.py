@@ -111,7 +111,8 @@ class Across(FusedAttention):
         return [layer(x).unflatten(-1, (-1, self.heads)).movedim(-1, 1) for layer in (self.q_proj, self.k_proj, self.v_proj)]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(F.scaled_dot_product_attention(*self.projected(x)).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        q, k, v = self.projected(x)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
 def test_heads_that_lie_across_each_other_are_rescaled_one_by_one() -> None:
