@@ -240,3 +240,53 @@ def test_a_temperature_for_each_head_or_feature_is_not_taken_for_a_weight(featur
     assert start.notes == ()
     assert changed(model, before) == {f"{name}.{part}" for name in ("one", "two") for part in ("weight", "bias")}
     assert start.logits[0].after == pytest.approx([1.0] * HEADS, rel=0.01)
+
+
+class Cached(nn.Module):
+    """Two query heads share each key head; what the model gives has the keys and values of each layer, for a cache."""
+
+    def __init__(self, *, turned: bool, gated: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(GivesKeys(turned) for _ in range(2))
+        self.gated = gated
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        cache = []
+        for layer in self.layers:
+            mixed, (k, v) = layer(x)
+            x = x + (mixed * k.mean() if self.gated else mixed)
+            cache.append((k, v))
+        return x, cache
+
+
+class GivesKeys(nn.Module):
+    def __init__(self, turned: bool) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(DIM, DIM), nn.Linear(DIM, DIM // 2), nn.Linear(DIM, DIM // 2)
+        self.turned = turned
+
+    def forward(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        q, k, v = (layer(x).unflatten(-1, (-1, DIM // 4)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        mixed = F.scaled_dot_product_attention(q, k.repeat_interleave(2, dim=1), v.repeat_interleave(2, dim=1))
+        return mixed.transpose(1, 2).flatten(2), ((k.transpose(1, 2), v.transpose(1, 2)) if self.turned else (k, v))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_keys_that_a_model_gives_for_a_cache_are_rescaled_with_a_note(turned: bool) -> None:
+    torch.manual_seed(0)
+    model, x = Cached(turned=turned, gated=False), torch.randn(6, TOKENS, DIM)
+    before = state(model)
+    start = eureka.clear_start(model, x, positions=None)
+    (note,) = start.notes
+    assert note == "the keys of layers.0 and layers.1 are among what the model gives, as for a cache; they grow with W_K."
+    assert {name.split(".")[2] for name in changed(model, before)} == {"q", "k"}
+    assert [spread for row in start.logits for spread in row.after] == pytest.approx([1.0] * 8, rel=0.01)
+
+
+def test_keys_that_a_module_gives_and_a_block_uses_stay() -> None:
+    torch.manual_seed(0)
+    model, x = Cached(turned=False, gated=True), torch.randn(6, TOKENS, DIM)
+    before = state(model)
+    start = eureka.clear_start(model, x, positions=None)
+    assert start.notes[0].startswith("W_Q of layers.0 and layers.1 takes the whole factor, because each has a W_K that something")
+    assert {name.split(".")[2] for name in changed(model, before)} == {"q"}

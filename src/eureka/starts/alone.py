@@ -53,6 +53,13 @@ def alone(model: nn.Module, inputs: Any, sites: Sequence[Site]) -> dict[int, Alo
     return found
 
 
+def is_key(x: Tensor, k: Tensor) -> bool:
+    """Whether x is k of a call, as models hand it out for a cache: before it is repeated for heads that share it, or turned."""
+    views = [x, x.transpose(1, 2)] if x.dim() == 4 else [x[:, None]] if x.dim() == 3 else []
+    fitting = [view for view in views if view.numel() and k.shape[1] % view.shape[1] == 0]
+    return any(torch.equal(view, k[:, :: k.shape[1] // view.shape[1]]) for view in fitting)
+
+
 @contextmanager
 def multiplied(projection: Projection, heads: Tensor, factor: float = 2.0) -> Iterator[None]:
     """While inside, the rows of some heads are multiplied, in weight and bias; afterwards every bit is as it was."""

@@ -145,9 +145,11 @@ def clear_start(
             raise RequestError(_nothing_done(type(model).__name__, notes, left if logits is not None else [], now))
     if logits is not None:
         idle = [names[site.index] for site in found.sites if site.index not in before and site not in lost]
-        unchecked = [names[index] for index in after if index in measured.sides.unchecked]
-        lone = [(names[index], letter, why) for index, (letter, why) in measured.sides.lone().items() if index in after]
-        notes += logits_notes(left, now, idle, unchecked, lone, measured.operators)
+        sides = measured.sides
+        unchecked = [names[index] for index in after if index in sides.unchecked]
+        lone = [(names[index], letter, why) for index, (letter, why) in sides.lone().items() if index in after]
+        handed = [names[index] for index in after if index in sides.handed_out and "k" in sides.letters(index)]
+        notes += logits_notes(left, now, idle, unchecked, lone, handed, measured.operators)
     spreads = [_logits_row(index, names[index], measured.heads[index].queries, before[index], after[index]) for index in after]
     return ClearStart(type(model).__name__, tuple(rows), tuple(spreads), tuple(notes), kept)
 

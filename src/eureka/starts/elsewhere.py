@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,14 +21,24 @@ from eureka.errors import EurekaError
 from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.capture import run_alike
 from eureka.probes.projections import Projection
-from eureka.starts.alone import multiplied
+from eureka.starts.alone import is_key, multiplied
 
 CLOSE = 1e-5
 """How near numbers are that count as the same, as a share of the largest; those of less precision within their rounding. (Where
 a mask is read off logits that are written out, it carries the rounding of q·k.)"""
 CACHES = ("past_key_values", "cache_params", "mems")
 """What models of Hugging Face hand out beside their answer: keys, for a next call."""
-Side = TypeVar("Side")
+Side = tuple[int, str]
+"""W_Q or W_K of a site: its index, and "q" or "k"."""
+
+
+class Uses(NamedTuple):
+    """What a model does with W_Q and W_K beside attending."""
+
+    elsewhere: list[Side]
+    """Weights that something else uses too."""
+    handed_out: set[int]
+    """Sites whose keys are among what the model gives, by their index."""
 
 
 class Even(SoftmaxFamily):
@@ -38,20 +48,27 @@ class Even(SoftmaxFamily):
         return 0.0
 
 
-def used_elsewhere(model: nn.Module, inputs: Any, sites: Sequence[Site], sides: Mapping[Side, Projection]) -> list[Side]:
-    """Which of these weights something else uses too; none if the model does not run with even attention, or not alike twice."""
+def other_uses(model: nn.Module, inputs: Any, sites: Sequence[Site], sides: Mapping[Side, Projection]) -> Uses:
+    """What these weights do besides; nothing is said if the model does not run with even attention, or not alike twice."""
+    handed_out = set[int]()
 
     def comes_out() -> list[Tensor]:
-        values = list[Tensor]()
+        values, keys = list[Tensor](), list[tuple[int, Tensor]]()
 
-        def see(_: Site, call: AttentionCall) -> None:
+        def see(site: Site, call: AttentionCall) -> None:
+            keys.append((site.index, call.k))
             if call.v is not None:
                 values.append(call.v.clone())
 
         with attached(model, sites, operators=[Even() for _ in sites], observer=see):
             out = run_alike(model, inputs)
         given = {key: part for key, part in out.items() if key not in CACHES} if isinstance(out, Mapping) else out
-        return values + [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+        for leaf in tree_leaves(given):
+            if isinstance(leaf, Tensor) and leaf.is_floating_point():
+                owners = {index for index, k in keys if is_key(leaf, k)}
+                handed_out.update(owners)
+                values += [] if owners else [leaf]
+        return values
 
     def changes(some: Sequence[Side]) -> bool:
         with ExitStack() as stack:
@@ -62,9 +79,9 @@ def used_elsewhere(model: nn.Module, inputs: Any, sites: Sequence[Site], sides: 
     with _zeros_filled(model):
         try:
             once = comes_out()
-            return list(_guilty(list(sides), changes)) if _alike(once, comes_out()) else []
+            return Uses(list(_guilty(list(sides), changes)) if _alike(once, comes_out()) else [], handed_out)
         except EurekaError:  # some attention cannot be replaced
-            return []
+            return Uses([], set())
 
 
 def _guilty(some: Sequence[Side], changes: Callable[[Sequence[Side]], bool]) -> Iterator[Side]:

@@ -53,6 +53,7 @@ def logits_notes(
     idle: Sequence[str],
     unchecked: Sequence[str],
     lone: Sequence[tuple[str, str, str]],
+    handed_out: Sequence[str],
     operators: Set[str],
 ) -> list[str]:
     """Which logits are as they were, and what is not known of the others.
@@ -63,6 +64,7 @@ def logits_notes(
         idle: sites that were not called
         unchecked: sites that were rescaled without knowing what else W_Q and W_K make
         lone: sites of which one weight takes the whole factor: the name, "q" or "k" for the weight, and why not the other
+        handed_out: sites whose keys were rescaled and are among what the model gives
         operators: what the model attends with, other than plain softmax
     """
     reasons = {why: [name for name, other in left if other == why] for _, why in left}
@@ -83,6 +85,8 @@ def logits_notes(
         names = [name for name, *rest in lone if rest == [letter, why]]
         it = "it" if len(names) == 1 else "each"
         notes.append(f"W_{letter.upper()} of {_several(names)} takes the whole factor, because {it} {why}.")
+    if handed_out:
+        notes.append(f"the keys of {_several(handed_out)} are among what the model gives, as for a cache; they grow with W_K.")
     if operators:
         notes.append(f"the model attends with {listing(sorted(operators))}; the spread is that which plain softmax would see.")
     return notes

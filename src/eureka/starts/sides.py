@@ -18,11 +18,9 @@ from eureka.probes.fused_rows import FusedRows
 from eureka.probes.projections import Heads, Projection, apart, projections, why_missing
 from eureka.starts.alone import alone
 from eureka.starts.by_use import by_use
-from eureka.starts.elsewhere import used_elsewhere
+from eureka.starts.elsewhere import Side, other_uses
 from eureka.starts.sole import CROSSED, Asked, why_not_sole
 
-Side = tuple[int, str]
-"""W_Q or W_K of a site: its index, and "q" or "k"."""
 KEYS_ARE_VALUES = "uses its keys as values, which would be scaled too"
 SHARES = "shares W_Q or W_K with another that cannot be rescaled"
 
@@ -53,13 +51,16 @@ class Sides:
         asked = self._asked()
         self._lost |= asked.reasons
         left = {side: self.projection(*side) for side in self._left()}
-        for index, letter in used_elsewhere(model, inputs, called, left):
+        uses = other_uses(model, inputs, called, left)
+        for index, letter in uses.elsewhere:
             name = f"W_{letter.upper()}"
             self._lost[index, letter] = f"has a {name} that something else uses too, or {letter} does more than attend"
         self.refused = self._lose_whole_sites(asked.unknown)
         """Why neither W_Q nor W_K of a site can be rescaled, by its index."""
         self.unchecked = asked.unknown - self.refused.keys()
         """Sites that are rescaled without knowing whether W_Q and W_K make anything but q and k."""
+        self.handed_out = uses.handed_out
+        """Sites whose keys the model gives out, which grow with W_K."""
         self._modules.clear()
 
     def letters(self, index: int) -> str:

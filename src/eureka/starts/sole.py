@@ -1,9 +1,9 @@
 """Do W_Q and W_K make q and k, and nothing else? Asked before they are rescaled.
 
 The module with the projections is run with its attention weights frozen: whatever q and k are, the weights are those of the first
-run. Then W_Q and W_K, doubled, must leave what comes out alone; else they make values, a gate or a residual too. They must change
-q and k; else a norm stands between. And the rows of some heads, doubled, must leave the other heads alone; else heads lie in
-another order than they seem to.
+run. Then W_Q and W_K, doubled, must leave what comes out alone; else they make values, a gate or a residual too. (What becomes of
+keys that are handed out is asked of the whole model, by `elsewhere`.) They must change q and k; else a norm stands between. And
+the rows of some heads, doubled, must leave the other heads alone; else heads lie in another order than they seem to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eureka.attention.extras import Extras
 from eureka.attention.mask import Mask
 from eureka.attention.softmax import Softmax
 from eureka.probes.projections import Heads, Projection
-from eureka.starts.alone import Alone, multiplied
+from eureka.starts.alone import Alone, is_key, multiplied
 
 CLOSE = 1e-3
 """How near two numbers are that count as the same, as a share of the largest."""
@@ -145,10 +145,11 @@ class _Asking:
         return bool(grown.any()) and bool(_same(2 * grown, (now[letter] - twice).float()).all())
 
     def _run(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """All numbers that come out, and q and k of the first call, a row for each head."""
+        """All numbers that come out, but keys for a cache, and q and k of the first call, a row for each head."""
         out, call = self._module.run(self._frozen)
         self._frozen.replay()
-        numbers = [leaf.flatten() for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+        leaves = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+        numbers = [leaf.flatten() for leaf in leaves if not is_key(leaf, call.k)]
         parts = {"q": call.q, "k": call.k[:, :: call.k.shape[1] // self._heads.groups]}
         return torch.cat([part.float() for part in numbers]), {
             letter: part.transpose(0, 1).flatten(1) for letter, part in parts.items()
