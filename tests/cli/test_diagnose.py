@@ -145,7 +145,7 @@ def test_a_log_tells_what_it_can_and_what_it_cannot(tmp_path: Path) -> None:
     log.write_text("step,loss\n" + "".join(f"{i},{2.0 + 0.001 * (i % 3)}\n" for i in range(300)))
     text = say(log, "--html", tmp_path / "page.html").stdout
     assert "it is on a plateau at 2" in text
-    assert "A log tells that a run is stuck, not why" in text
+    assert "A log tells whether a run is stuck, not why" in text
     assert "eureka diagnose train_setup:stuck" in text
     assert (tmp_path / "page.html").exists()
     document = json.loads(say(log, "--json").stdout)

@@ -49,6 +49,7 @@ def test_a_mistake_is_one_sentence() -> None:
         (["raced_case:case", "--at", "3"], "--at: of a run folder only, and raced_case:case names a function; leave it out."),
         (["raced_case:case", "--budget", "1m", "--workers", "2"], "--budget and --workers: of a run folder only"),
         (["raced_case:case", "--on", "ray"], "--on: of a run folder only"),
+        ([__file__], "test_race.py is a file: a race trains on, from a run folder or from what MODULE:FUNCTION returns."),
         (["nowhere"], "nowhere is not there; give a folder that `eureka run` has written, or module:function."),
     ):
         with pytest.raises(RequestError, match=sentence):

@@ -54,7 +54,12 @@ ENDED = np.maximum(1e-3 * (1.0 - T / 600.0), 0.0)
         (seen(math.log(10) + SETTLED), ["chance", "wait"]),
         (seen(0.1 - 0.1 * SETTLED, Given(classes=10), rising=True, metric="accuracy"), ["chance", "wait"]),
         (seen(10.0 - SETTLED, Given(classes=10), rising=True, metric="accuracy"), ["chance", "wait"]),
-        (seen(2.0 + SETTLED, lr=ENDED), ["rate_ended"]),
+        (seen(2.0 + SETTLED, lr=ENDED), ["rest", "wait"]),
+        (seen(2.0 + SETTLED, lr=np.where(T < 50, 1e-3, 1e-7)), ["rate_ended"]),
+        (seen(np.full(60, math.log(2)), Given(classes=2)), ["chance", "wait"]),
+        (seen(np.full(1000, 2.3)), ["chance", "wait"]),
+        (seen(np.zeros(1000)), ["rest", "wait"]),
+        (seen(2.0 + SETTLED, lr=0.0 * T), ["rate_ended"]),
         (seen(2.0 + SETTLED, lr=ENDED + 1e-4), ["rest", "wait"]),
         (seen(STEP, Given(floor=1.5)), ["leak"]),
         (seen(STEP, Given(floor=0.5)), ["floor"]),
@@ -79,6 +84,17 @@ def test_a_log_of_few_different_steps_is_too_short_to_judge_and_gets_no_advice()
     finding = examine(Curve(**{**vars(curve(STEP)), "steps": T % 2}))
     assert finding.verdict() == "too short to judge (2 points)"
     assert advise(finding) == []
+
+
+@pytest.mark.parametrize("count", [8, 300])
+def test_a_curve_that_ends_with_no_number_has_diverged_and_rests_nowhere(count: int) -> None:
+    finding = seen(math.log(10) + SETTLED[:count], broken=np.array([3000.0, 3010.0]))
+    assert finding.resting is None
+    assert finding.verdict().endswith("; no number from step 3,000 on")
+    [advice] = advise(finding)
+    assert advice.sentence().startswith(
+        "it is no number (nan or inf) from step 3,000 to the end of the log, 2 points: it diverged;"
+    )
 
 
 def test_what_nobody_stated_is_called_a_guess_and_what_was_stated_is_not() -> None:
@@ -157,3 +173,39 @@ def test_a_slow_rise_of_train_before_validation_is_memorised_first() -> None:
     idle = Pair(seen(0.1 + 0.002 * NOISE, **named), pair.validation)
     assert (idle.sentence() or "").endswith("train has no such rise")
     assert advise_pair(idle) == []
+
+
+def test_the_floor_of_a_metric_that_rises_is_said_together_with_its_column() -> None:
+    [rest, _] = advise(seen(0.8 - 0.6 * np.exp(-T / 30.0) + 0.01 * NOISE, rising=True, metric="top 5"))
+    assert "(--column 'top 5' --floor VALUE says it)" in rest.next
+    assert "(--floor VALUE says it)" in advise(seen(2.0 + SETTLED))[0].next
+
+
+def test_a_curve_that_has_just_left_a_plateau_is_called_falling_only_if_it_falls() -> None:
+    left = np.where(T < 600, 2.0, 0.5)[:700] + 0.02 * NOISE[:700]
+    still, falling = (advise(seen(values))[0] for values in (left, left - 0.002 * np.maximum(T[:700] - 620.0, 0.0)))
+    assert still.reason == falling.reason == "left"
+    assert still.seen.endswith("; it is too soon to tell whether it rests")
+    assert falling.seen.endswith(" and is still falling")
+
+
+def test_what_rises_is_not_said_to_fall() -> None:
+    up = np.where(T < 700, 0.1, 0.95 - 0.85 * np.exp(-np.maximum(T - 700.0, 0.0) / 15.0)) + 0.005 * NOISE
+    [first, *_] = advise(seen(up, rising=True, metric="accuracy"))
+    assert first.reason == "unknown_rate"
+    assert first.seen.startswith("the rise at step ")
+
+
+@pytest.mark.parametrize(("later", "told"), [(20, "train a little before"), (200, "memorised first")])
+def test_validation_that_falls_soon_after_train_is_no_memorising(later: int, told: str) -> None:
+    t = np.arange(1000.0)
+    train, validation = (2.0 - 1.5 / (1.0 + np.exp(-(t - at) / 2.0)) + 0.01 * NOISE for at in (600.0, 600.0 + later))
+    pair = Pair(seen(train), seen(validation, role="validation"))
+    assert (pair.sentence() or "").endswith(f": {told}")
+    assert bool(advise_pair(pair)) == (told == "memorised first")
+
+
+def test_a_fall_of_train_that_is_explained_is_not_denied_beside_that_of_validation() -> None:
+    rates = np.where(T < 595, 0.1, 0.01)
+    pair = Pair(seen(STEP, lr=rates), seen(STEP + 0.01 * NOISE[::-1], role="validation"))
+    assert (pair.sentence() or "").endswith("; train fell there too, which counts as a step of the learning rate")

@@ -290,3 +290,13 @@ def test_a_flat_log_whose_interval_changes_shows_no_moment() -> None:
     steps = np.concatenate([np.arange(0.0, 100.0), np.arange(100.0, 50_000.0, 500.0)])
     rng = np.random.default_rng(4)
     assert not [moment for _ in range(20) for moment in detect(2.3 + 0.03 * rng.standard_normal(len(steps)), steps)]
+
+
+@pytest.mark.parametrize("at", [500.0, 300.0, 700.0])
+def test_one_fall_of_many_epochs_is_no_memorising_and_falls_at_several_are(at: float) -> None:
+    steps, noise = np.arange(1000.0), 0.02 * np.random.default_rng(0).standard_normal(1000)
+    one = 2.3 - 2.0 / (1.0 + np.exp(-(steps - at - 5.0) / 2.0)) + noise
+    [moment] = detect(one, epochs=steps / 100.0)
+    assert (moment.kind, round(moment.steepest)) == ("eureka", at + 5)
+    smaller = sum(0.1 / (1.0 + np.exp(-(steps - begin - 5.0) / 2.0)) for begin in range(100, 1000, 100))
+    assert {moment.kind for moment in detect(one - smaller, epochs=steps / 100.0)} == {"epoch_boundary"}

@@ -43,6 +43,7 @@ def test_each_event_comes_once_wherever_the_writer_stops_within_a_line(file: Pat
     moment = notices[1].moment
     assert moment is not None
     assert notices[1].step == moment.steepest == pytest.approx(3000, abs=30)
+    assert notices[0].plateau is not None
     assert notices[0].plateau.level == pytest.approx(2.0, abs=0.02)
     assert moment.after == pytest.approx(0.5, abs=0.15)  # its tail may still be to come when it is told
     assert looked(log) == []
@@ -79,7 +80,7 @@ def test_a_metric_that_rises_is_told_in_its_own_values(file: Path) -> None:
     file.write_text("step,accuracy\n" + "".join(f"{10 * i},{0.6 - 0.25 * value:.5f}\n" for i, value in zip(T, LOSS, strict=True)))
     notices = looked(GrowingLog(file, Examination()))
     assert names(notices) == EXPECTED
-    assert [notice.plateau.level for notice in notices] == pytest.approx([0.1, 0.1, 0.475], abs=0.02)
+    assert [notice.fields()["level"] for notice in notices] == pytest.approx([0.1, 0.1, 0.475], abs=0.02)
     assert "0.099 → 0.475" in notices[1].sentence()
 
 
@@ -147,3 +148,18 @@ def test_a_document_that_is_half_written_is_waited_for(tmp_path: Path) -> None:
     assert names(looked(log)) == EXPECTED
     [finding] = log.findings()
     assert finding.curve.file == str(file)
+
+
+def test_values_that_are_no_numbers_any_more_are_told_once_and_two_of_them_are_not(file: Path) -> None:
+    log, begun = GrowingLog(file, Examination()), HEAD + "".join(ROWS[:40])
+    for count, told in [(2, []), (3, ["no_number"]), (9, [])]:
+        file.write_text(begun + "".join(f"{10 * i},nan\n" for i in range(40, 40 + count)))
+        notices = looked(log)
+        assert names(notices) == told
+    file.write_text(begun + "400,nan\n410,nan\n" + "".join(ROWS[42:50]))
+    assert looked(log) == []
+    file.write_text(begun + "400,nan\n410,nan\n" + "".join(ROWS[42:50]) + "500,inf\n510,inf\n520,inf\n530,inf\n540,inf\n")
+    [notice] = looked(log)
+    assert notice.sentence() == f"{file} · loss: no number (nan or inf) from step 500 on"
+    assert notice.fields()["step"] == 500.0
+    assert notice.fields()["level"] is None

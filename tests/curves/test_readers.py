@@ -13,8 +13,9 @@ import pytest
 from eureka.curves.grid import Array
 from eureka.curves.readers import delimited
 from eureka.curves.readers import table as tables
-from eureka.curves.readers.curve import read_curve
+from eureka.curves.readers.curve import read_curve, read_log
 from eureka.curves.readers.layout import Layout
+from eureka.curves.readers.numbers import BROKEN, NAN
 from eureka.curves.readers.table import TableBuilder
 from eureka.curves.readers.tensorboard import scalars
 from eureka.errors import RequestError, UnknownNameError
@@ -209,7 +210,7 @@ def test_a_learning_rate_may_come_from_a_file_of_its_own(tmp_path: Path) -> None
         (b"\xef\xbb\xbf\n", "is empty"),
         (b"\x89PNG\x00\x00\x1a", "is binary"),
         (b"step,loss\n1,2.0\n", "one point"),
-        (b"step,loss\n1,nan\n2,nan\n", "no column of numbers is left for the loss"),
+        (b"step,loss\n1,nan\n2,nan\n", "has no finite value, and 2 that are nan or inf"),
         (b"name,place\nanna,rome\nbo,oslo\n", "holds no numbers"),
         (b"step,loss\n1,2\n2,3,4\n3,4\n", "line 3 has 3 fields where the first has 2"),
         (b'{"a": [1, 2], "b": [1]}', "different lengths"),
@@ -312,3 +313,111 @@ def test_a_long_file_is_read_in_bounded_memory(tmp_path: Path, monkeypatch: pyte
     assert curve.points == 400_000
     assert len(curve.steps) <= 20_001
     assert peak < 3_000_000  # the table alone would take 6.4 MB, and the text 6 MB
+
+
+def _broken(written: list[str], layout: str) -> tuple[str, str]:
+    """A log of a value a step, from step 0 on."""
+    rows = enumerate(written)
+    if layout == "csv":
+        return "log.csv", "step,loss\n" + "".join(f"{i},{value}\n" for i, value in rows)
+    if layout == "csv with gaps":
+        return "log.csv", "step,loss,val_loss\n" + "".join(f"{i},{value},\n{i},,1.0\n" for i, value in rows)
+    if layout == "json":
+        words = {"nan": "NaN", "inf": "Infinity"}
+        return "log.jsonl", "".join(f'{{"step": {i}, "loss": {words.get(value, value)}}}\n' for i, value in rows)
+    if layout == "json with texts":
+        words = {"nan": '"NaN"', "inf": '"Infinity"'}
+        return "log.jsonl", "".join(f'{{"step": {i}, "loss": {words.get(value, value)}}}\n' for i, value in rows)
+    return "log.txt", "".join(f"step {i}: {layout.format(value)}\n" for i, value in rows)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        *("csv", "csv with gaps", "json", "json with texts", "loss {}, time 20ms", "loss {} lr 0.1", "loss: {}"),
+        "loss=tensor({}, device='cuda:0')",
+    ],
+)
+@pytest.mark.parametrize("word", ["nan", "inf"])
+def test_values_at_the_end_that_are_no_numbers_are_kept_apart_with_their_steps(layout: str, word: str, tmp_path: Path) -> None:
+    name, text = _broken([f"{2 - 0.01 * i:.2f}" for i in range(30)] + [word] * 5, layout)
+    (tmp_path / name).write_text(text)
+    curve = read_log(tmp_path / name)[0]
+    assert (curve.metric, len(curve.values), curve.points) == ("loss", 30, 30)
+    assert curve.broken.tolist() == [30, 31, 32, 33, 34]
+
+
+def test_a_value_that_is_no_number_once_or_wherever_nothing_was_measured_is_a_gap(tmp_path: Path) -> None:
+    once = ["2.0"] * 30 + ["nan"] + ["2.0"] * 30
+    measured = [f"{3 - 0.1 * (i // 5)}" if i % 5 == 0 else "nan" for i in range(100)] + ["nan"] * 15
+    for written, points in [(once, 60), (measured, 20)]:
+        name, text = _broken(written, "csv")
+        (tmp_path / name).write_text(text)
+        [curve] = read_log(tmp_path / name)
+        assert len(curve.values) == points
+        assert not len(curve.broken)
+
+
+def test_values_of_tensorboard_that_are_no_numbers_are_kept_apart(tmp_path: Path) -> None:
+    writer = pytest.importorskip("torch.utils.tensorboard").SummaryWriter(tmp_path)
+    for i in range(30):
+        writer.add_scalar("loss", 2.0 if i < 20 else float("nan"), i)
+    writer.close()
+    [curve] = read_log(tmp_path)
+    assert len(curve.values) == 20
+    assert curve.broken.tolist() == list(range(20, 30))
+
+
+def test_rows_of_a_long_log_that_are_averaged_keep_what_is_no_number_only_where_there_is_no_other() -> None:
+    builder = TableBuilder(cells=8)
+    for i, loss in enumerate([1.0, NAN, BROKEN, 3.0, BROKEN, NAN, BROKEN, BROKEN]):
+        builder.add_record({"step": float(i)} | ({} if np.isnan(loss) else {"loss": loss}))
+    columns = builder.finish().columns
+    assert columns["step"].tolist() == [0.5, 2.5, 4.5, 6.5]
+    assert columns["loss"].tolist() == [1.0, 3.0, np.inf, np.inf]
+
+
+LEAP = [-2.3 if i < 30 else -0.3 for i in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("name", "sign", "rising", "note"),
+    [
+        ("elbo", 1, True, "elbo is below zero: more is taken to be better; --falling says otherwise"),
+        ("val_log_likelihood", 1, True, "val_log_likelihood is below zero: more is taken to be better; --falling says otherwise"),
+        ("elbo", -1, False, "elbo is not below zero: less is taken to be better; --rising says otherwise"),
+        ("neg_elbo", -1, False, None),
+        ("bits_per_byte", -1, False, None),
+        ("val nats per token", -1, False, None),
+    ],
+)
+def test_which_way_is_better_is_told_by_the_name_or_else_by_the_sign(
+    name: str, sign: int, rising: bool, note: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(f"step,{name}\n" + "".join(f"{i},{sign * value}\n" for i, value in enumerate(LEAP)))
+    [curve] = read_log(file)
+    assert (curve.metric, curve.rising) == (name, rising)
+    assert curve.notes == (() if note is None else (note,))
+
+
+def test_a_file_of_rates_must_have_one_and_the_note_names_its_column(tmp_path: Path) -> None:
+    log, rates = tmp_path / "log.csv", tmp_path / "rates.csv"
+    log.write_text("step,loss\n" + "".join(f"{i},{2 + i % 3}\n" for i in range(40)))
+    with pytest.raises(RequestError, match=r"holds no learning rate \(there is step, loss\); call its column lr"):
+        read_log(log, lr_file=log)
+    rates.write_text("step,alpha\n" + "".join(f"{i},{0.1 if i % 2 else 0.01}\n" for i in range(40)))
+    [curve] = read_log(log, lr_file=rates)
+    assert f"the learning rate is alpha of {rates}" in curve.notes
+    assert curve.lr is not None
+
+
+def test_numbers_of_a_text_that_are_not_named_like_a_loss_are_offered(tmp_path: Path) -> None:
+    file = tmp_path / "log.txt"
+    file.write_text("".join(f"it={i} L_tot={3 - 0.01 * i:.3f} L_kl={1 - 0.01 * i:.3f} time=3s\n" for i in range(40)))
+    [curve] = read_log(file)
+    assert (curve.metric, curve.metrics) == ("L_kl", ("it", "L_kl", "L_tot"))
+    with pytest.raises(UnknownNameError, match="did you mean 'L_tot'"):
+        read_log(file, column="L_to")
+    [chosen] = read_log(file, column="L_tot")
+    assert chosen.values[0] == 3.0

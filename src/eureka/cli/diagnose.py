@@ -35,7 +35,7 @@ def stuck():
 # then: eureka diagnose train_setup:stuck
 """
 UNKNOWN = (
-    "A log tells that a run is stuck, not why: whether weights and gradients move, whether labels fit the inputs, what the"
+    "A log tells whether a run is stuck, not why: whether weights and gradients move, whether labels fit the inputs, what the"
     " model sees, and whether attention is the cause, can only be found with the model and its data."
 )
 

@@ -130,6 +130,8 @@ def _race_run(
     from eureka.racing.remedies import CATALOGUE
     from eureka.study.forking import REMEDIES, fork_run
 
+    if run.is_file():
+        raise RequestError(f"{run} is a file: a race trains on, from a run folder or from what MODULE:FUNCTION returns.")
     source = _only_run(run)
     wanted = list(REMEDIES) if everything else names
     needs_model = [name for name in wanted or () if name not in REMEDIES and name in {one.name for one in CATALOGUE}]

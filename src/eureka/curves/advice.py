@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -13,9 +14,10 @@ from eureka.curves.grid import clean, even_grid, smooth, white_noise
 from eureka.curves.levels import at_floor, described, level_of, nearly_perfect
 from eureka.curves.moment import Kind
 from eureka.curves.plateaus import trend
+from eureka.curves.readers.curve import Curve
 from eureka.curves.together import Pair
 from eureka.curves.waits import known_waits
-from eureka.formats import measurement, percent, step
+from eureka.formats import measurement, percent, plural, step
 
 Reason = Literal[
     "leak",
@@ -43,6 +45,9 @@ ROSE_LEAST = 0.05
 """And it rose by this share of its lowest value."""
 RATE_ENDED = 1e-3
 """A learning rate of at most this share of the highest one moves nothing."""
+RATE_LIVE = 0.25
+"""A plateau of which the learning rate moved something for longer than this share is not the rate's doing."""
+GO_BACK = "it diverged; go back to before that, with a lower learning rate, a longer warm-up or clipped gradients"
 DIAGNOSE = "`eureka diagnose MODULE:FUNCTION` looks at the model itself"
 
 
@@ -65,9 +70,9 @@ class Advice:
 
 
 def advise(finding: Finding) -> list[Advice]:
-    """At most two pieces of advice for a curve, the more urgent first; none for a curve that is too short to judge."""
+    """At most two pieces of advice for a curve, the more urgent first; a short one may still have broken off."""
     if not finding.judged:
-        return []
+        return [advice] if (advice := _broken(finding)) is not None else []
     with np.errstate(all="ignore"):  # damaged logs have values near the greatest float
         found = [advice for look in LOOKS if (advice := look(finding)) is not None]
         return found[:MOST] or [_otherwise(finding)]
@@ -78,6 +83,15 @@ def advise_pair(pair: Pair) -> list[Advice]:
     text = "it memorised first, and what generalises came later; more data or more weight decay shortens that wait"
     seen = "train got better long before validation"
     return [Advice(reason="memorised", seen=seen, next=text)] if pair.memorised_first else []
+
+
+def _broken(finding: Finding) -> Advice | None:
+    curve = finding.curve
+    if not len(curve.broken):
+        return None
+    first, last = step(float(curve.broken[0])), plural(len(curve.broken), "point")
+    seen = f"it is no number (nan or inf) from {curve.step_name} {first} to the end of the log, {last}"
+    return Advice(reason="diverged", seen=seen, next=GO_BACK)
 
 
 def _leak(finding: Finding) -> Advice | None:
@@ -109,22 +123,26 @@ def _diverged(finding: Finding) -> Advice | None:
     if curve.role == "validation":
         text = "keep the checkpoint from there; more steps do not help, more data or regularisation may"
         return Advice(reason="past_best", seen=f"{where}, and now it {ends.replace('stayed', 'stays')}", next=text)
-    text = "it diverged; go back to before that, with a lower learning rate, a longer warm-up or clipped gradients"
-    return Advice(reason="diverged", seen=f"{where}, then it got worse and {ends}", next=text)
+    return Advice(reason="diverged", seen=f"{where}, then it got worse and {ends}", next=GO_BACK)
 
 
 def _rate_ended(finding: Finding) -> Advice | None:
-    rate, rest = finding.curve.lr, finding.resting
+    """Whether the learning rate moved nothing during most of the plateau."""
+    rate, rest, curve = finding.curve.lr, finding.resting, finding.curve
     if rate is None or rest is None or not len(rate):
         return None
     highest = float(rate.max())
     used = np.flatnonzero(rate > RATE_ENDED * highest)
     if len(used) and used[-1] == len(rate) - 1:
         return None
-    since = f"since {finding.curve.step_name} {step(float(finding.curve.steps[used[-1] + 1]))}" if len(used) else "throughout"
+    first = int(used[-1]) + 1 if len(used) else 0
+    if curve.steps[first] > rest.start + RATE_LIVE * (rest.end - rest.start):
+        return None
+    since = f"since {curve.step_name} {step(float(curve.steps[first]))}" if len(used) else "throughout"
+    left = float(rate[first:].max())
     return Advice(
         reason="rate_ended",
-        seen=f"the learning rate is zero {since}",
+        seen=f"the learning rate is zero {since}" if left == 0 else f"the learning rate is at most {left:.1e} {since}",
         next="this plateau says nothing about the model; train on with a schedule that ends later",
     )
 
@@ -139,8 +157,13 @@ def _floor(finding: Finding) -> Advice | None:
     if given.floor is not None or not nearly_perfect(curve, rest):
         return None
     most = "near the best that it can be" if curve.rising else "little of what it was at first"
-    text = "probably nothing is left to learn here; --floor VALUE says what the task allows"
+    text = f"probably nothing is left to learn here; {_say_floor(finding)} says what the task allows"
     return Advice(reason="floor", seen=f"it rests at {measurement(rest.level)}, {most}", next=text, guess=True)
+
+
+def _say_floor(finding: Finding) -> str:
+    """The option that says what the task allows: of a metric that rises only where it is chosen."""
+    return f"--column {shlex.quote(finding.curve.metric)} --floor VALUE" if finding.curve.rising else "--floor VALUE"
 
 
 def _level(finding: Finding) -> Advice | None:
@@ -160,7 +183,8 @@ def _unknown_rate(finding: Finding) -> Advice | None:
     looks = [moment.steepest for moment in finding.moments if moment.like_rate_step]
     if not looks:
         return None
-    seen = f"the fall at {finding.curve.step_name} {step(looks[0])} looks like a step of the learning rate, which is not known"
+    what = "rise" if finding.curve.rising else "fall"
+    seen = f"the {what} at {finding.curve.step_name} {step(looks[0])} looks like a step of the learning rate, which is not known"
     return Advice(reason="unknown_rate", seen=seen, next="give the rate with --lr-column or --lr-file and ask again", guess=True)
 
 
@@ -169,7 +193,7 @@ def _epochs(finding: Finding) -> Advice | None:
         finding,
         "epoch_boundary",
         "epochs",
-        "it falls as epochs begin",
+        f"it {'rises' if finding.curve.rising else 'falls'} as epochs begin",
         "it remembers samples that it has seen; judge it by validation data, or train on more data",
     )
 
@@ -179,7 +203,7 @@ def _rate_steps(finding: Finding) -> Advice | None:
         finding,
         "lr_step",
         "rate_steps",
-        "it fell where the learning rate was cut",
+        f"it {'rose' if finding.curve.rising else 'fell'} where the learning rate was cut",
         "the rate held it up before; cut it earlier, or let it decay smoothly",
     )
 
@@ -198,7 +222,8 @@ def _rest(finding: Finding) -> Advice | None:
         return None
     share = (rest.end - rest.start) / max(float(np.ptp(curve.steps)), 1e-300)
     seen = f"it has been at {measurement(rest.level)} since {curve.step_name} {step(rest.start)}, {percent(share, 0)} of the log"
-    return Advice(reason="rest", seen=seen, next="done, if the task allows no better (--floor VALUE says it), or else a wait")
+    text = f"done, if the task allows no better ({_say_floor(finding)} says it), or else a wait"
+    return Advice(reason="rest", seen=seen, next=text)
 
 
 def _wait(finding: Finding) -> Advice | None:
@@ -211,11 +236,11 @@ def _wait(finding: Finding) -> Advice | None:
 
 def _may_wait(finding: Finding) -> bool:
     """Whether no other reason for a plateau is known."""
-    return not any(look(finding) for look in (_leak, _diverged, _rate_ended, _floor))
+    return not any(look(finding) for look in (_broken, _leak, _diverged, _rate_ended, _floor))
 
 
 LOOKS: tuple[Callable[[Finding], Advice | None], ...] = (
-    *(_leak, _diverged, _rate_ended, _floor, _level, _unknown_rate, _epochs, _rate_steps, _rest, _wait),
+    *(_broken, _leak, _diverged, _rate_ended, _floor, _level, _unknown_rate, _epochs, _rate_steps, _rest, _wait),
 )
 """In order of urgency."""
 
@@ -224,10 +249,25 @@ def _otherwise(finding: Finding) -> Advice:
     """What can be said of a curve that rests nowhere."""
     curve, text = finding.curve, "train on before anything is changed"
     if finding.eurekas:
-        where = f"it left a plateau at {curve.step_name} {step(finding.eurekas[-1].steepest)} and has not come to rest"
+        last = finding.eurekas[-1]
+        better = _gets_better(finding, since=last.end)
+        ends = f" and is still {_going(curve)}" if better else "; it is too soon to tell whether it rests"
+        where = f"it left a plateau at {curve.step_name} {step(last.steepest)}{ends}"
         return Advice(reason="left", seen=where, next=f"train on; to wait less next time, {DIAGNOSE}")
-    y = clean(curve.values, curve.steps)[1]
-    change, error = trend(y[-max(len(y) // 4, 4) :])
-    if (-change if curve.rising else change) > 2.0 * error:
-        return Advice(reason="falling", seen=f"it is still {'rising' if curve.rising else 'falling'}", next=text)
+    if _gets_better(finding):
+        return Advice(reason="falling", seen=f"it is still {_going(curve)}", next=text)
     return Advice(reason="unclear", seen="it neither rests nor clearly gets better", next="train on, and look again")
+
+
+def _going(curve: Curve) -> str:
+    return "rising" if curve.rising else "falling"
+
+
+def _gets_better(finding: Finding, since: float | None = None) -> bool:
+    """Whether a curve clearly went the right way over its last quarter, or since a step."""
+    x, y = clean(finding.curve.values, finding.curve.steps)
+    y = y[-max(len(y) // 4, 4) :] if since is None else y[x >= since]
+    if len(y) < 4:
+        return False
+    change, error = trend(y)
+    return (-change if finding.curve.rising else change) > 2.0 * error

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from eureka.curves.candidates import falls_at, find_candidates, scales
 from eureka.curves.confidence import FEATURES, probability
 from eureka.curves.drops import Drop, measure_drop
-from eureka.curves.epochs import epochs_of
+from eureka.curves.epochs import epochs_of, falls_with
 from eureka.curves.grid import Array, Grid, changes, clean, grids, later_extent, white_noise
 from eureka.curves.kinds import Known, is_recovery, kind_of, looks_like_rate_step
 from eureka.curves.moment import EurekaMoment, Plateau
@@ -75,9 +75,13 @@ def detect(
     )
     drops = [(grid, drop, probability(drop.features)) for grid in grids(x, y) for drop in find_drops(grid)]
     sure = [one for one in separate([one for one in drops if one[2] >= min_confidence]) if _is_clear(one[0], one[1])]
-    if known.epochs is None:
+    if epochs is None:
         known = replace(known, epochs=_inferred_epochs(sure))
-    moments = [moment for one in sure if (moment := _moment(*one, known)).confidence >= min_confidence]
+    moments = [_moment(*one, known) for one in sure]
+    alone = [moment.kind for moment in moments].count("epoch_boundary") == 1
+    if alone and known.epochs is not None and not _falls_with(sure, known.epochs):
+        moments = [_moment(*one, replace(known, epochs=None)) for one in sure]
+    moments = [moment for moment in moments if moment.confidence >= min_confidence]
     return sorted(moments, key=lambda moment: moment.steepest)
 
 
@@ -85,6 +89,12 @@ def _inferred_epochs(sure: list[Found]) -> tuple[Array, Array] | None:
     """The epochs that the drops on the grid of the whole curve show, if they do."""
     whole = [(grid, drop) for grid, drop, _ in sure if grid.last]
     return epochs_of(whole[0][0], [drop for _, drop in whole]) if whole else None
+
+
+def _falls_with(sure: list[Found], epochs: tuple[Array, Array]) -> bool:
+    """Whether the curve falls as epochs begin: a drop at one of them alone may be a coincidence."""
+    whole = [(grid, drop) for grid, drop, _ in sure if grid.last]
+    return not whole or falls_with(whole[0][0], [drop for _, drop in whole], epochs)
 
 
 def _negated(values: ArrayLike) -> Array:

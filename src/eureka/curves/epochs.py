@@ -39,6 +39,17 @@ def epochs_of(grid: Grid, drops: Sequence[Drop]) -> tuple[Array, Array] | None:
     return grid.start + (ends + 0.5) * grid.width, (ends - origin) / length
 
 
+def falls_with(grid: Grid, drops: Sequence[Drop], epochs: tuple[Array, Array]) -> bool:
+    """Whether a curve falls as its epochs begin, at two or more of them; also if there are too few epochs or points to tell."""
+    steps, counts = epochs
+    whole = np.arange(np.floor(counts[0]) + 1, counts[-1])
+    at = (np.interp(whole, counts, steps) - grid.start) / grid.width - 0.5
+    if len(whole) < 3 or np.diff(at).min() < THRESHOLDS.epoch_points or np.any(np.diff(counts) < 0):
+        return True
+    least = THRESHOLDS.epoch_size * max((drop.size for drop in drops), default=0.0)
+    return len(_clear(grid.values, at.tolist(), float(np.median(np.diff(at))), least)) >= 2
+
+
 def _fits(y: Array, places: Sequence[Place], origin: float, length: float, least: float) -> bool:
     """Whether drops and other falls of the curve agree with epochs of this length; falls below `least` do not count."""
     epochs = (len(y) - 0.5 - origin) / length
@@ -47,13 +58,18 @@ def _fits(y: Array, places: Sequence[Place], origin: float, length: float, least
     begun = _begun(places, length)
     if inner < (2 if ends_whole else 3) or len(begun) < max(2.0, THRESHOLDS.epoch_drops * len(places)):
         return False
+    clear = _clear(y, [origin + epoch * length for epoch in range(1, inner + 1)], length, least)
+    return len({1 + place for place in clear}.union(begun)) >= max(min(inner, 3), THRESHOLDS.epoch_falls * inner)
+
+
+def _clear(y: Array, at: Sequence[float], length: float, least: float) -> list[int]:
+    """At which of some places a curve falls clearly more than elsewhere, and by more than `least`; an epoch is that long."""
     gap, window = max(1, round(THRESHOLDS.epoch_part * length)), int(np.clip(length / 4, 1, 16))
     fall = falls_at(y, gap, window).fall
     typical = upper_median(fall)
     least = max(least, THRESHOLDS.epoch_clear * 1.4826 * upper_median(np.abs(fall - typical)))
-    at = {epoch: round(origin + epoch * length) - window for epoch in range(1, inner + 1)}
-    clear = {epoch for epoch, i in at.items() if fall[max(i - 2, 0) : max(i + 3, 0)].max(initial=-np.inf) - typical > least}
-    return len(clear.union(begun)) >= max(min(inner, 3), THRESHOLDS.epoch_falls * inner)
+    begins = [round(place) - window for place in at]
+    return [i for i, j in enumerate(begins) if fall[max(j - 2, 0) : max(j + 3, 0)].max(initial=-np.inf) - typical > least]
 
 
 def _begun(places: Sequence[Place], length: float) -> list[int]:

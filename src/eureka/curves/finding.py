@@ -47,7 +47,9 @@ class Finding:
 
     @property
     def resting(self) -> Plateau | None:
-        """The plateau that the curve is on at its end."""
+        """The plateau that the curve is on at its end; none if it ends with what is no number."""
+        if len(self.curve.broken):
+            return None
         steps = self.curve.steps
         late = float(steps.max() - 0.05 * (steps.max() - steps.min()))
         return self.plateaus[-1] if self.plateaus and self.plateaus[-1].end >= late else None
@@ -61,6 +63,10 @@ class Finding:
 
     def verdict(self) -> str:
         """What was found, in one sentence."""
+        broken = self.curve.broken
+        return self._found() + (f"; no number from {self.curve.step_name} {step(float(broken[0]))} on" if len(broken) else "")
+
+    def _found(self) -> str:
         if not self.judged:
             return f"too short to judge ({plural(self.length, 'point')})"
         others = len(self.moments) - len(self.eurekas)

@@ -23,6 +23,8 @@ from eureka.curves.thresholds import THRESHOLDS
 from eureka.errors import RequestError
 from eureka.formats import measurement, step
 
+BROKEN = 3
+"""So many values in a row that are no numbers are told."""
 Identity = tuple[str, float, float, int]
 """Metric, first step, first value, and how many curves before it have the same."""
 Signature = tuple[tuple[str, int, int], ...]
@@ -31,25 +33,29 @@ Signature = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A plateau that a curve has come to, or a moment that is over."""
+    """A plateau that a curve has come to, a moment that is over, or values that are no numbers any more."""
 
     curve: Curve
     name: str
-    """``plateau_entered``, or the kind of the moment."""
+    """``plateau_entered``, the kind of the moment, or ``no_number``."""
     seen: float
     """The step of the point that showed it."""
-    plateau: Plateau
+    plateau: Plateau | None = None
     moment: EurekaMoment | None = None
 
     @property
     def step(self) -> float:
         """Where it happened."""
-        return self.plateau.start if self.moment is None else self.moment.steepest
+        if self.moment is not None:
+            return self.moment.steepest
+        return self.plateau.start if self.plateau is not None else self.seen
 
     def sentence(self) -> str:
         curve = self.curve
         title = " · ".join(one for one in (curve.file, curve.run, curve.metric) if one)
         when = f"(seen at {step(self.seen)})"
+        if self.plateau is None:
+            return f"{title}: no number (nan or inf) from {curve.step_name} {step(self.step)} on"
         if self.moment is None:
             level = measurement(self.plateau.level)
             return f"{title}: on a plateau at {level} since {curve.step_name} {step(self.step)} {when}"
@@ -69,7 +75,7 @@ class Notice:
             "unit": self.curve.step_name,
             "step": self.step,
             "seen": self.seen,
-            "level": self.plateau.level,
+            "level": None if self.plateau is None else self.plateau.level,
             "before": None if moment is None else moment.before,
             "after": None if moment is None else moment.after,
             "confidence": None if moment is None else moment.confidence,
@@ -156,6 +162,9 @@ class GrowingLog:
             if event is not None and (event.name, event.step) not in followed.told:
                 followed.told.add((event.name, event.step))
                 yield self._notice(curve, event)
+        if len(curve.broken) >= BROKEN and ("no_number", first := float(curve.broken[0])) not in followed.told:
+            followed.told.add(("no_number", first))
+            yield Notice(curve=curve, name="no_number", seen=first)
 
     def _notice(self, curve: Curve, event: Event) -> Notice:
         """An event in the values of the curve; a moment has the kind that all that is known of the curve gives it."""

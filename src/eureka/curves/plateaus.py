@@ -109,6 +109,8 @@ def find_plateaus(
     x, y = changes(*clean(tamed, steps))
     if len(x) < THRESHOLDS.min_points:
         return []
+    if np.ptp(y) <= THRESHOLDS.rounding * float(np.abs(y).max()):  # without noise nothing is to be told from it
+        return [Plateau(start=float(x[0]), end=float(x[-1]), level=float(np.median(y)))]
     if moments is None:
         moments = detect(y, x, rising=rising)
     ended = [moment for moment in moments if moment.kind != "recovery"]

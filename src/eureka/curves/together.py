@@ -16,8 +16,19 @@ from eureka.formats import step
 
 FEW = 30
 """A curve of fewer points may hide a fall."""
+LONG = 0.1
+"""Validation comes long after train if it waited this share of its time by itself."""
 MOST = 0.7
 """A curve is through when this share of its way is behind it."""
+
+
+KINDS = {
+    "eureka": "a Eureka-moment",
+    "lr_step": "a step of the learning rate",
+    "recovery": "the end of a rise",
+    "epoch_boundary": "the beginning of an epoch",
+    "leak": "a leak",
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,8 @@ class Pair:
         if validation is None or not self.counted_alike:
             return False
         if train is not None:
-            return validation.onset > train.end
+            waited = validation.onset - float(self.validation.curve.steps.min())
+            return validation.onset - train.end > LONG * waited
         return _done_by(self.train, validation.onset)
 
     def sentence(self) -> str | None:
@@ -54,6 +66,8 @@ class Pair:
             return f"{where}: counted differently, so their order is not known"
         if self.memorised_first:
             return f"train {verb} at {step(train.steepest)}, validation at {step(validation.steepest)}: memorised first"
+        if validation.onset > train.end:
+            return f"train {verb} at {step(train.steepest)}, validation at {step(validation.steepest)}: train a little before"
         if train.onset > validation.end:
             return f"validation {verb} at {step(validation.steepest)}, train at {step(train.steepest)}: validation first"
         return f"train and validation {verb} together, at {unit} {step(train.steepest)}"
@@ -69,6 +83,8 @@ class Pair:
             return f"{where}; {other} has too few points to tell ({len(silent.curve.values)})"
         if self.counted_alike and _done_by(silent, moment.onset):
             return f"{where}; {other} {verb} before, but not abruptly" + (": memorised first" if self.memorised_first else "")
+        if self.counted_alike and (same := _overlapping(silent, moment)) is not None:
+            return f"{where}; {other} {verb} there too, which counts as {KINDS[same.kind]}"
         return f"{where}; {other} has no such {'rise' if verb == 'rose' else 'fall'}"
 
     def document(self) -> dict[str, Any]:
@@ -81,6 +97,11 @@ class Pair:
             "validation": self.validation.curve.metric,
             "sentence": self.sentence(),
         }
+
+
+def _overlapping(finding: Finding, moment: EurekaMoment) -> EurekaMoment | None:
+    """What a curve did during a moment of another, if it was explained."""
+    return next((one for one in finding.moments if one.onset <= moment.end and one.end >= moment.onset), None)
 
 
 def _main(finding: Finding) -> EurekaMoment | None:

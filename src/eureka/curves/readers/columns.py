@@ -46,8 +46,8 @@ TRAIN = {"train", "training", "trn", "tr", "trl", "learn"}
 VALIDATION = {"val", "valid", "validation", "eval", "evaluation", "test", "testing", "dev", "heldout", "holdout", "vl", "tel"}
 LOSS = _set(
     """
-    loss losses nll nlls ce bce xent xentropy crossentropy perplexity ppl bpb bpc bpd bits mse rmse mae mape error err cost
-    objective wer cer ter fid lpips elbo kl regret residual energy trl tel
+    loss losses nll nlls ce bce xent xentropy crossentropy perplexity ppl bpb bpc bpd bits nats mse rmse mae mape error err cost
+    objective wer cer ter fid lpips nelbo kl regret residual energy trl tel
     """
 )
 RISING = _set(
@@ -58,6 +58,9 @@ RISING = _set(
     hella hellaswag hel mmlu gsm ents uas las
     """
 )
+SIGNED = _set("elbo likelihood loglik loglikelihood ll logp logprob logprobs")
+"""What is maximised, and is often logged with its sign turned: the values tell which."""
+TURNED = {"neg", "negative", "minus"}
 ASIDE = _set(
     """
     time times runtime seconds second sec secs ms per speed throughput flops tflops memory mem gpu cpu wall elapsed eta date
@@ -143,8 +146,12 @@ def is_rate(name: str) -> bool:
 
 @_cached
 def is_aside(name: str) -> bool:
-    """Whether a column is certainly no curve to judge: a time, a norm, a running best, a W&B limit."""
-    found = words(name)
+    """Whether a column is certainly no curve to judge: a time, a norm, a running best, a W&B limit.
+
+    >>> is_aside("samples_per_second"), is_aside("bits_per_byte")
+    (True, False)
+    """
+    found = tuple(word for word in words(name) if word != "per") if {"bits", "nats"} & set(words(name)) else words(name)
     return (
         name.endswith(("__MIN", "__MAX", OF))
         or bool(set(found) & ASIDE or set(found[1:]) & CHANGED or ("cost" in found and set(found) & LOADING))
@@ -162,7 +169,8 @@ def is_loss(name: str) -> bool:
     """
     if is_aside(name):
         return False
-    return bool(_stems(name) & LOSS) or any(word.endswith("loss") for word in words(name)) or is_bare_role(name)
+    turned = bool(_stems(name) & SIGNED and _stems(name) & TURNED)
+    return bool(_stems(name) & LOSS) or any(word.endswith("loss") for word in words(name)) or is_bare_role(name) or turned
 
 
 @_cached
@@ -181,8 +189,18 @@ def is_rising(name: str) -> bool:
     return not is_aside(name) and bool(_stems(name) & RISING) and not is_loss(name)
 
 
+@_cached
+def is_signed(name: str) -> bool:
+    """Whether only the values of a column tell if more is better: an ELBO, a log-likelihood.
+
+    >>> [is_signed(name) for name in ("val_elbo", "log_likelihood", "neg_elbo", "loss")]
+    [True, True, False, False]
+    """
+    return not is_aside(name) and bool(_stems(name) & SIGNED) and not is_loss(name) and not is_rising(name)
+
+
 def is_metric(name: str) -> bool:
-    return is_loss(name) or is_rising(name)
+    return is_loss(name) or is_rising(name) or is_signed(name)
 
 
 @_cached

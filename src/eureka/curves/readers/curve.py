@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from eureka.curves.readers.columns import (
     is_loss,
     is_rate,
     is_rising,
+    is_signed,
     known,
     role_of,
     run_and_metric,
@@ -34,6 +35,8 @@ from eureka.errors import RequestError
 
 LONGEST_NAME = 60
 """Characters of a column's name in a message."""
+FEW_BROKEN = 0.1
+"""Of a curve that ends with values that are no numbers, at most this share of those before are none; of more they are gaps."""
 ORDER: dict[Role, int] = {"train": 0, "validation": 1, "other": 2}
 
 
@@ -59,6 +62,8 @@ class Curve:
     """Whether more is better, as of an accuracy."""
     epochs: Array | None = None
     """The epoch of each point, where the file says it."""
+    broken: Array = field(default_factory=lambda: np.empty(0))
+    """The steps at its end at which the log has no number: nan, inf, or one that is too large."""
     notes: tuple[str, ...] = ()
     """Which columns were taken and why, and what was done to the rows."""
 
@@ -119,9 +124,14 @@ def read_log(
     if rising is not None:
         curves = [replace(curve, rising=rising) for curve in curves]
     if lr_file is not None:
-        curves = [replace(curve, lr=rates_of(Path(lr_file), curve.steps, step_column)) for curve in curves]
+        curves = [_with_rates(curve, Path(lr_file), step_column) for curve in curves]
     left = tuple(f"a part was not read ({error})" for error in failed)
     return [replace(curve, notes=(*curve.notes, *left)) for curve in _in_order(curves)]
+
+
+def _with_rates(curve: Curve, file: Path, step_column: str | None) -> Curve:
+    found = rates_of(file, curve.steps, step_column)
+    return replace(curve, lr=found.rates, notes=(*curve.notes, f"the learning rate is {_short(found.column)} of {file}"))
 
 
 def read_curve(path: str | Path, **options: Any) -> Curve:
@@ -157,7 +167,7 @@ def _curves_of(path: Path, source: Source, request: Request) -> list[Curve]:
     if not table.numeric:
         raise RequestError(f"{path}: holds no numbers.")
     for name in request.names:
-        known(table.numeric, name)
+        known((*table.numeric, *table.unread), name)
     rate = request.rate or next((name for name in table.numeric if is_rate(run_and_metric(name)[1])), None)
     parts = [part for part in find_parts(table, request.column) if request.column or part.column not in (request.step, rate)]
     if not parts:
@@ -168,8 +178,10 @@ def _curves_of(path: Path, source: Source, request: Request) -> list[Curve]:
     curves = [_curve(log, part, notes) for part, notes in _runs(log) if _there(table, part).sum() > 1]
     found = [curve for curve in curves if len(curve.values) > 1]
     if not found:
-        count = int(np.isfinite(table.columns[parts[0].column]).sum())
+        column = table.columns[parts[0].column]
+        count, broken = int(np.isfinite(column).sum()), int(np.isinf(column).sum())
         what = "one point" if count == 1 else "no finite value" if not count else "fewer than two points with a step"
+        what += f", and {broken:,} that {'is' if broken == 1 else 'are'} nan or inf" if broken else ""
         raise RequestError(f"{path}: {_short(parts[0].column)!r} has {what}; a curve needs at least two.")
     return found
 
@@ -185,6 +197,20 @@ def _short(name: str) -> str:
 
 def _there(table: Table, part: Part) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.isfinite(table.columns[part.column][part.rows])
+
+
+def _until_the_end(table: Table, part: Part) -> Indexes:
+    """The rows of a part that have a number, and those at its end that say that they have none.
+
+    Some programs write nan where nothing was measured. Then others lie between the numbers, too.
+    """
+    column = table.columns[part.column][part.rows]
+    said = part.rows[~np.isnan(column)]
+    finite = np.flatnonzero(np.isfinite(column[~np.isnan(column)]))
+    between = np.diff(finite, prepend=-1) - 1
+    ending = len(said) - 1 - finite[-1]
+    gone = between.sum() <= FEW_BROKEN * len(finite) and ending > 2 * between.max()
+    return said[np.append(finite, np.arange(finite[-1] + 1, len(said)))] if gone else said[finite]
 
 
 def _runs(log: _Opened) -> Iterator[tuple[Part, tuple[str, ...]]]:
@@ -210,25 +236,30 @@ def _by_run(log: _Opened) -> list[list[Part]]:
 def _curve(log: _Opened, part: Part, notes: Sequence[str]) -> Curve:
     """A part with its steps, its rate and its epochs."""
     table, source = log.table, log.source
-    rows = part.rows[_there(table, part)]
-    axis = _counted_alike(table, part, find_axis(table, rows, part.column, log.step, _numbers(table, part, rows)))
+    rows = _until_the_end(table, part)
+    whole = _counted_alike(table, part, find_axis(table, rows, part.column, log.step, _numbers(table, part, rows)))
+    finite = np.isfinite(table.columns[part.column][whole.rows])
+    axis = whole if finite.all() else replace(whole, rows=whole.rows[finite], steps=whole.steps[finite])
     title = f"{source.split} {part.title}".strip()
     unnamed = is_like(part.title, VALUE) or (not table.has_header and len(log.parts) == 1)
     named = f"{source.hint} {title}" if unnamed else title
+    values = table.columns[part.column][axis.rows]
+    below_zero = is_signed(named) and float(np.median(values)) < 0.0
     return Curve(
         file=str(log.path),
         metric=part.column if part.title == run_and_metric(part.column)[1] and not source.split else title,
         step_name=run_and_metric(axis.name)[1],
         steps=axis.steps,
-        values=table.columns[part.column][axis.rows],
+        values=values,
         lr=logged(table, log.rate, part.rows, axis) if log.rate != part.column else None,
         points=len(axis.rows) if table.every == 1 else table.points[part.column],
-        metrics=tuple(name for name in table.numeric if not table.own_steps or name != axis.name),
+        metrics=(*(name for name in table.numeric if not table.own_steps or name != axis.name), *table.unread),
         run=" ".join(one for one in (source.run, part.run) if one) or None,
         role=_role(named, [f"{source.split} {other.title}" for other in log.parts]),
-        rising=is_rising(named),
+        rising=is_rising(named) or below_zero,
         epochs=_epochs(table, part, axis),
-        notes=(*source.notes, *table.notes, *notes, *_choice(part, named), *axis.notes),
+        broken=whole.steps[~finite],
+        notes=(*source.notes, *table.notes, *notes, *_choice(part, named, below_zero), *axis.notes),
     )
 
 
@@ -239,9 +270,12 @@ def _role(title: str, others: Sequence[str]) -> Role:
     return "train" if role == "other" and (is_loss(title) or beside) else role
 
 
-def _choice(part: Part, title: str) -> Iterator[str]:
-    """Why the column was taken, where its name does not say it."""
-    if not is_loss(title) and not is_rising(title):
+def _choice(part: Part, title: str, below_zero: bool) -> Iterator[str]:
+    """Why the column was taken, and which way it is better, where its name does not say it."""
+    if is_signed(title):
+        sign, better, other = ("below", "more", "--falling") if below_zero else ("not below", "less", "--rising")
+        yield f"{part.column} is {sign} zero: {better} is taken to be better; {other} says otherwise"
+    elif not is_loss(title) and not is_rising(title):
         yield f"{part.column} is not named like a loss: taken because it is nothing else; a fall counts unless --rising is given"
 
 

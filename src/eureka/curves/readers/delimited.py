@@ -12,7 +12,7 @@ import numpy as np
 
 from eureka.curves.grid import Array
 from eureka.curves.readers.layout import RULES, Layout, either, find_layout, plain
-from eureka.curves.readers.numbers import Comma, comma_of, number
+from eureka.curves.readers.numbers import BROKEN, LARGEST, Comma, comma_of, number
 from eureka.curves.readers.table import Progress, Table, TableBuilder
 from eureka.errors import RequestError
 from eureka.formats import plural
@@ -34,7 +34,7 @@ def read_table(path: Path, file: IO[bytes], head: bytes, progress: Progress | No
     for block in _blocks(path, file, layout, builder, progress):
         builder.add({name: column for name, column in zip(layout.names, block, strict=True) if _kept(name)})
     table = builder.finish(has_header=layout.has_header)
-    there = {name: column for name, column in table.columns.items() if name in table.labels or np.isfinite(column).any()}
+    there = {name: column for name, column in table.columns.items() if name in table.labels or not np.isnan(column).all()}
     return replace(table, columns=there)
 
 
@@ -79,8 +79,13 @@ def _columns(path: Path, layout: Layout, builder: TableBuilder, text: bytes, lin
         except (ValueError, DeprecationWarning):
             flat = np.empty(0)
         if len(flat) == rows * width:
-            return list(flat.reshape(rows, width).T)
+            return list(_without_nan(flat).reshape(rows, width).T)
     return _field_by_field(path, layout, builder, text, line, last)
+
+
+def _without_nan(fields: Array) -> Array:
+    """Where every field is written as a number, NaN is no gap."""
+    return np.where(np.abs(fields) < LARGEST, fields, BROKEN)
 
 
 def _field_by_field(path: Path, layout: Layout, builder: TableBuilder, text: bytes, line: int, last: bool) -> list[Array]:
@@ -109,10 +114,10 @@ def _field_by_field(path: Path, layout: Layout, builder: TableBuilder, text: byt
 
 
 def _numbers(path: Path, column: Sequence[str], comma: Comma) -> Array:
-    """The fields of a column; what is not a number is NaN."""
+    """The fields of a column as `number` reads them."""
     if comma == "none":
         try:
-            return np.array(column, dtype=np.float64)
+            return _without_nan(np.array(column, dtype=np.float64))
         except ValueError:
             pass
     if comma != "decimal" and any("," in field for field in column):  # beyond the lines by which the layout was found

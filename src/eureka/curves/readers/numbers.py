@@ -10,8 +10,11 @@ Comma = Literal["none", "thousands", "decimal"]
 """What a comma inside a number means in a file."""
 
 NAN = float("nan")
+"""A gap."""
+BROKEN = float("inf")
+"""What is there and is no number: nan, inf, or beyond the largest."""
 LARGEST = 1e307
-"""Anything beyond is a gap: the distance of two such numbers is no number."""
+"""The distance of two numbers beyond it is no number."""
 SUFFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "%": 1.0}
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 DECIMAL = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+([eE][-+]?\d+)?")
@@ -26,10 +29,12 @@ WRAPPED = re.compile(r"(?:tensor|np\.float\d*|array)\((.*?)(?:,\s*(?:device|dtyp
 
 
 def number(value: Any, comma: Comma = "none") -> float:
-    """A field as a float; NaN if it is not a number, or not one that a log can mean.
+    """A field as a float; infinity if it says that it is no number, NaN if it says nothing.
 
     >>> number("1e-3"), number(True), number(None), number("n/a"), number("10k"), number("93 %"), number("12/300")
     (0.001, nan, nan, nan, 10000.0, 93.0, 12.0)
+    >>> number("nan"), number("-inf"), number(float("nan")), number("1e400"), number("tensor(nan)"), number("")
+    (inf, inf, inf, inf, inf, nan)
     >>> number("1.5D+02"), number("3d")
     (150.0, nan)
     >>> number("1,000", "thousands"), number("2,31", "decimal"), number("1.000,5", "decimal"), number("1,000")
@@ -38,17 +43,17 @@ def number(value: Any, comma: Comma = "none") -> float:
     if isinstance(value, bool) or value is None:
         return NAN
     try:
-        real = float(value) if comma != "decimal" or not isinstance(value, str) or "." not in value else NAN
+        plain = float(value) if comma != "decimal" or not isinstance(value, str) or "." not in value else None
     except (TypeError, ValueError, OverflowError):
-        real = NAN
-    if real != real and isinstance(value, str):
-        real = _written(value.strip(), comma)
-    return real if abs(real) < LARGEST else NAN
+        plain = None
+    if plain is None:
+        return _written(value.strip(), comma) if isinstance(value, str) else NAN
+    return plain if abs(plain) < LARGEST else BROKEN
 
 
 def _written(text: str, comma: Comma) -> float:
     """A number with separators, a suffix or something around it."""
-    if not text or len(text) > 60 or not any(character.isdigit() for character in text):
+    if not text or len(text) > 60 or not (any(character.isdigit() for character in text) or WRAPPED.fullmatch(text)):
         return NAN
     scale, counted = 1.0, FRACTION.fullmatch(text)
     if counted is not None:
@@ -64,9 +69,10 @@ def _written(text: str, comma: Comma) -> float:
     double = FORTRAN.fullmatch(text)
     text = f"{double[1]}e{double[2]}" if double is not None else text
     try:
-        return float(text) * scale
+        real = float(text) * scale
     except ValueError:
         return NAN
+    return real if abs(real) < LARGEST else BROKEN
 
 
 def looks_numeric(text: str) -> bool:

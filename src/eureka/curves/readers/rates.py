@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from eureka.curves.grid import Array
-from eureka.curves.readers.columns import ROWS, is_rate
+from eureka.curves.readers.columns import ROWS, is_metric, is_rate
 from eureka.curves.readers.counters import Indexes
 from eureka.curves.readers.folders import open_log
 from eureka.curves.readers.groups import find_parts
@@ -29,23 +30,30 @@ def held(steps: Array, rates: Array, wanted: Array) -> Array | None:
     return np.asarray(rates[order][np.maximum(place, 0)])
 
 
-def rates_of(path: Path, steps: Array, step_name: str | None) -> Array | None:
-    """The learning rate at each step, out of a file of its own."""
+class Rates(NamedTuple):
+    """The learning rate at each step of a curve, and the column that it was taken from."""
+
+    column: str
+    rates: Array | None
+
+
+def rates_of(path: Path, steps: Array, step_name: str | None) -> Rates:
+    """The learning rate at each step, out of a file of its own: by its name, or a column that is nothing else by name."""
     [source, *_] = open_log(path, (), None)
     table = source.load()
     rate = next((name for name in table.numeric if is_rate(name)), None) or next(
-        (part.column for part in find_parts(table)), None
+        (part.column for part in find_parts(table) if not is_metric(part.title)), None
     )
     if rate is None:
-        raise RequestError(f"{path}: holds no learning rate.")
+        raise RequestError(f"{path}: holds no learning rate (there is {', '.join(table.numeric[:12])}); call its column lr.")
     rows = np.flatnonzero(np.isfinite(table.columns[rate]))
     axis = find_axis(table, rows, rate, step_name if step_name in table.numeric else None, rows.astype(float))
     rates = table.columns[rate][axis.rows]
     if axis.name == ROWS:
         if len(rates) != len(steps):
             raise RequestError(f"{path}: {len(rates)} learning rates without steps for a curve of {len(steps)} points.")
-        return rates
-    return held(axis.steps, rates, steps)
+        return Rates(rate, rates)
+    return Rates(rate, held(axis.steps, rates, steps))
 
 
 def logged(table: Table, name: str | None, run: Indexes, axis: Axis) -> Array | None:

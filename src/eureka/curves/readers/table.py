@@ -28,7 +28,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Columns of equal length; a gap is NaN."""
+    """Columns of equal length; a gap is NaN, and what is there and is no number is infinite."""
 
     columns: Mapping[str, Array]
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -40,6 +40,8 @@ class Table:
     """Whether each column may count its own steps, as in TensorBoard."""
     every: int = 1
     """Rows of the log that were averaged to one."""
+    unread: tuple[str, ...] = ()
+    """Names of other numbers, which a text log has and which are read if they are asked for."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -130,6 +132,9 @@ class TableBuilder:
             self._add(block or {"": np.full(rows_in_it, NAN)})
 
     def _add(self, block: Block) -> None:
+        for name in block:
+            if np.isinf(block[name]).any() and (rank(name) is not None or is_rate(name)):
+                block[name] = np.where(np.isinf(block[name]), NAN, block[name])
         for name, column in block.items():
             self.points[name] += int(np.isfinite(column).sum())
             self._names.setdefault(name)
@@ -194,6 +199,7 @@ def _length(block: Block) -> int:
 
 
 def _mean(name: str, first: Array, second: Array) -> Array:
-    """The mean of two rows; a gap takes the other, and a counter that restarts between them its first."""
-    mean = np.where(np.isnan(first), second, np.where(np.isnan(second), first, 0.5 * (first + second)))
+    """The mean of two rows; if one is no number it is the other, and a counter that restarts between them its first."""
+    one, other = np.isfinite(first), np.isfinite(second)
+    mean = np.where(one & other, 0.5 * (first + second), np.where(one, first, np.where(other, second, np.fmax(first, second))))
     return np.where(second < first, first, mean) if rank(name) is not None else mean

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
+from eureka.curves.readers.numbers import number
 from eureka.curves.readers.protobuf import DamagedMessageError, fields
 from eureka.curves.readers.table import Table, TableBuilder
 from eureka.errors import RequestError
@@ -30,7 +31,7 @@ def read_events(files: Iterable[tuple[Path, IO[bytes]]]) -> Table:
                 if row:
                     builder.add_record(row)
                 row = {STEP: float(step)}
-            row[tag if tag != STEP else "step (tag)"] = value
+            row[tag if tag != STEP else "step (tag)"] = number(value)
         if row:
             builder.add_record(row)
     return builder.finish(own_steps=True)

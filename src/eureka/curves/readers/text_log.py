@@ -19,6 +19,7 @@ A word for train or validation holds for what comes after it in its line, until 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -53,6 +54,8 @@ LONGEST = 4000
 """Characters of a line that are looked at."""
 LINES = 3
 """Lines with a loss that make a text a log."""
+OFTEN, MOST_UNREAD = 0.2, 40
+"""Other numbers are offered if they are named in this share of the rows, and so many names at most."""
 BEGUN = 2000
 """Lines that show whether counters stand before metrics or behind them."""
 LEVELS = {"info", "debug", "warning", "root", "main", "and", "the", "with", "a", "an"}
@@ -65,9 +68,11 @@ NUMBER = (
     r"|[-+]?(?:nan|NaN|inf|Infinity|n/a)\b"
 )
 WORD = r"[A-Za-z_][\w./@+-]*+(?:'s(?= ))?"
+BROKEN = r"(?:nan|NaN|inf|Infinity)\b(?! norm)"
+"""A word that is the value of the one before it, as in ``loss nan``."""
 COUNTER = r"(?:global[_ ])?(?:steps?|iter(?:ation)?s?|epochs?|updates?|batch(?:es)?)"
 PAIR = re.compile(
-    rf"(?<![\w./])(?P<key>{WORD}(?: {WORD}){{0,5}}+)(?P<unit>[ ]?\([^()\d]{{1,24}}\))?"
+    rf"(?<![\w./])(?P<key>{WORD}(?: (?!{BROKEN}){WORD}){{0,5}}+)(?P<unit>[ ]?\([^()\d]{{1,24}}\))?"
     rf"(?:['\"]?\s*[:=]+\s*|\s+|(?=\[))(?:[\[('\"]\s*){{0,3}}(?:tensor\(|np\.float\d+\()?(?P<number>{NUMBER})"
     r"(?:\s*/\s*(?P<of>\d+)(?![\d/.]))?"
 )
@@ -116,7 +121,7 @@ def read_text(file: IO[bytes], wanted: Sequence[str] = (), progress: Progress | 
         if comma is None:
             comma, rows.counts_after = comma_of(text), _counts_after(text)
         for line in _lines_of(text):
-            rows.add(parse_line(line, comma, wanted), line)
+            rows.add(parse_line(line, comma, wanted, rows.others), line)
     return rows.finish()
 
 
@@ -128,6 +133,8 @@ class _Rows:
         self._wanted, self._builder = wanted, TableBuilder()
         self._counters, self._cells = Row(), Row()
         self._waiting: list[Row] = []
+        self.others = Counter[str]()
+        """How often other numbers were named."""
 
     def add(self, row: Row, line: str) -> None:
         if line.lstrip().startswith("|") and (CELL.fullmatch(line) or self._cells):
@@ -160,7 +167,9 @@ class _Rows:
         self.add(Row(), "")
         for row in self._waiting:
             self._builder.add_record(row)
-        return _without_false_totals(self._builder.finish())
+        table = _without_false_totals(self._builder.finish())
+        often = max(LINES, OFTEN * table.rows)
+        return replace(table, unread=tuple(name for name, count in self.others.items() if count >= often)[:MOST_UNREAD])
 
 
 def _without_false_totals(table: Table) -> Table:
@@ -222,7 +231,7 @@ def _lines_of(text: str) -> Iterator[str]:
             yield COLOURS.sub("", line[:LONGEST])
 
 
-def parse_line(line: str, comma: Comma = "thousands", wanted: Sequence[str] = ()) -> Row:
+def parse_line(line: str, comma: Comma = "thousands", wanted: Sequence[str] = (), others: Counter[str] | None = None) -> Row:
     """The named numbers of a line that are counters, rates, losses or metrics.
 
     >>> parse_line("iter 100: loss 3.2, time 12ms")
@@ -244,6 +253,8 @@ def parse_line(line: str, comma: Comma = "thousands", wanted: Sequence[str] = ()
     for found in pairs:
         if _add_pair(row, line, found, comma, wanted, roles):
             rest = rest.replace(found[0], " ", 1)
+        elif others is not None and not is_aside(found["key"]):
+            others[_name(found["key"], found["unit"])] += 1
     rest = _add_fractions(row, rest)
     _mend_bare_roles(row)
     _add_before(row, line, comma)
