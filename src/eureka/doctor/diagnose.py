@@ -37,11 +37,11 @@ from eureka.doctor.exam import STEPS, Exam
 from eureka.doctor.finding import CheckRecord, Diagnosis, Finding
 from eureka.errors import EurekaError, RequestError, own_line
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case, seeded
-from eureka.forks.eager import uncompiled
 from eureka.forks.given import Given, hand_over
 from eureka.forks.kept import kept_loop
 from eureka.forks.untouched import Untouched
 from eureka.formats import percent
+from eureka.uncompiled import uncompiled
 
 EXPLAINED = 0.8
 """Checks that train are left out once a finding weighs this much."""

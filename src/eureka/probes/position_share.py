@@ -9,11 +9,13 @@ That is not defined where positions act inside the attention (rotary, ALiBi, rel
 `eureka.probes.logits_share`.
 
 A pass that somebody makes anyway is watched: no second pass, and no mode, buffer or random number is touched. The outermost
-module that is called and holds an attention begins to follow the pass, and the first attention call ends it.
+module that is called and holds an attention begins to follow the pass, and the first attention call ends it. Until then the
+pass runs as it is written, also if it was compiled.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -32,6 +34,7 @@ from eureka.probes.padding import Padding, padding_of
 from eureka.probes.position_kinds import why_none
 from eureka.probes.positions import Search, sums_of
 from eureka.runs import PositionShare
+from eureka.uncompiled import uncompiled
 
 ALIKE = "the batch has no two samples that differ, which would tell positions from content."
 UNSEEN = "what the model does before its first attention could not be followed."
@@ -81,6 +84,8 @@ class FirstAttention:
         """The modules that hold a site, and the sites."""
         self._hooks = ExitStack()
         self._watch: Watch | None = None
+        self._entered = ExitStack()
+        """What is left when the watch ends."""
         self._padding = Padding()
         self._outermost: nn.Module | None = None
 
@@ -112,7 +117,7 @@ class FirstAttention:
             return
         failed = watch.ended
         watch.reached(site, call)
-        self._stop()
+        self._stop(at_end=False)
         logits, name = logits_share(call, self.samples), site.name or type(site.module).__name__
         if all(are_alike(x) for x in (call.q, call.k, call.v) if x is not None):
             self.share = PositionShare(site=name, logits=logits, note=ALIKE)
@@ -128,20 +133,30 @@ class FirstAttention:
         return f"{why[:-1]} (only what happened inside its {type(self._outermost).__name__} was seen)."
 
     def _begin(self, module: nn.Module, _: Any, kwargs: Mapping[str, Any]) -> None:
-        if self._watch is None and self.share is None and self.wanted():
-            self._watch, self._outermost, self._padding = Watch(self.model), module, padding_of(kwargs)
-            self._watch.__enter__()  # type: ignore[no-untyped-call]
+        if self._watch is not None or self.share is not None or not self.wanted():
+            return
+        try:
+            self._entered.enter_context(uncompiled())
+        except RuntimeError:  # between two pieces of compiled code, which are not followed
+            return
+        self._watch, self._outermost, self._padding = Watch(self.model), module, padding_of(kwargs)
+        self._entered.enter_context(self._watch)
 
     def _end(self, module: nn.Module, *_: Any) -> None:
         if module is self._outermost:
             self._stop()
 
-    def _stop(self) -> None:
-        """Leave the watch. If another mode was entered upon it, it only looks no more, until the end of the pass."""
+    def _stop(self, *, at_end: bool = True) -> None:
+        """Leave the watch. Where that cannot be done yet, it only looks no more, until the end of the pass.
+
+        Not while another mode is entered upon it; nor inside of what `torch.compile` wraps, which would bring back its dispatch
+        key without it, and break every later operation of the process.
+        """
         if self._watch is not None:
             self._watch.ended = True
-            if _get_current_dispatch_mode() is self._watch:
-                self._watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            wrapped = not at_end and "torch._dynamo" in sys.modules
+            if _get_current_dispatch_mode() is self._watch and not wrapped:
+                self._entered.close()
                 self._watch = None
 
 
