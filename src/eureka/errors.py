@@ -5,6 +5,7 @@
     EurekaError
     ├── RequestError (ValueError)        the request was wrong: the command line exits with 2
     │   ├── UnknownNameError (KeyError)  no such fix, task, recipe, key …; names the nearest
+    │   ├── MissingContextError          a part needs what its caller did not say, such as the number of heads
     │   ├── ContractError                a part that somebody brought does not do what every part must
     │   └── MissingExtraError            an optional package is not installed; says how to install it
     └── WorkError                        the request was right, the work failed: exits with 1
@@ -56,6 +57,14 @@ class UnknownNameError(RequestError, KeyError):
 
     def __str__(self) -> str:  # KeyError would show the repr of its argument
         return self.message
+
+
+class MissingContextError(RequestError):
+    """A part needs something that only its caller knows."""
+
+    def __init__(self, message: str, missing: Iterable[str]) -> None:
+        super().__init__(message)
+        self.missing = tuple(missing)
 
 
 class ContractError(RequestError):

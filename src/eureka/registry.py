@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from eureka.errors import RequestError, UnknownNameError
+from eureka.errors import MissingContextError, RequestError, UnknownNameError
 
 if typing.TYPE_CHECKING:
     from pydantic import BaseModel
@@ -108,7 +108,9 @@ class Part(Generic[T]):
         missing = [p.name for p in wanted if p.default is inspect.Parameter.empty and p.name not in context]
         if missing:
             given = ", ".join(f"{key}=…" for key in missing)
-            raise RequestError(f"{self.kind} {self.name!r} needs {' and '.join(missing)}, which is not known here; give {given}.")
+            raise MissingContextError(
+                f"{self.kind} {self.name!r} needs {' and '.join(missing)}, which is not known here; give {given}.", missing
+            )
         chosen = {p.name: context[p.name] for p in wanted if p.name in context}
         made: T = target(**chosen, **self._arguments(target))
         return made

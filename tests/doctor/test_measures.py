@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from eureka.doctor.checks import movement, rate, sight, targets
+from eureka.doctor.checks import decay, movement, rate, sight, targets
 from eureka.doctor.checks.attention import _until
 from eureka.doctor.checks.labels import _agreement, _determined, _in_values, _related
 from eureka.doctor.checks.positions import _contradicted, _Sums
@@ -271,6 +271,29 @@ def test_a_warm_up_is_told_from_one_that_never_ends(length: int, reached: bool) 
     exam = Exam(make_case(model, [torch.randn(4, 3)] * 4, loss=None, step=step, optimizer=optimizer, most=4))
     assert rate._will_reach(exam, 0.5 * length) == reached
     assert scheduler.last_epoch == 0
+
+
+@pytest.mark.parametrize(("now", "factor", "reached"), [(0.99e-7, 1000.0, False), (1e-9, 50.0, True), (1e-9, 1000.0, False)])
+def test_a_warm_up_reaches_no_more_than_its_first_rate(now: float, factor: float, reached: bool) -> None:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=now)
+    optimizer.param_groups[0]["initial_lr"] = 1e-7
+
+    def squares(model: nn.Module, x: Tensor) -> Tensor:
+        return model(x).square().mean()  # type: ignore[no-any-return]
+
+    case = make_case(model, [torch.randn(4, 3)] * 4, loss=squares, step=None, optimizer=optimizer, most=4)
+    assert rate._will_reach(Exam(case), factor) == reached
+
+
+@pytest.mark.parametrize(("lr", "wd", "blamed"), [(10.0, 0.01, False), (1.0, 3.0, True)])
+def test_a_usual_weight_decay_is_not_blamed_for_a_high_rate(lr: float, wd: float, blamed: bool) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 6)), torch.randn(60, 4)
+    labels = torch.arange(60) % 6
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=wd)
+    exam = Exam(make_case(model, [(x, labels)] * 4, loss=classify, step=None, optimizer=optimizer, most=4))
+    assert [one.cause for one in decay.check(exam)] == ["weight_decay_too_large"] * blamed
 
 
 def test_classes_that_a_mask_of_the_users_drops_are_found() -> None:

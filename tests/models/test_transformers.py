@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from eureka.attention.operator import Operator
+from eureka.attention.operator import Operator, make_operator
 from eureka.errors import RequestError
 from eureka.models.block import Block
 from eureka.models.decoder import Decoder, DecoderSettings
@@ -185,3 +185,9 @@ def test_models_of_pictures_refuse_tokens(softmax: Make) -> None:
 def test_embeddings_of_tokens_start_small(softmax: Make) -> None:
     model = Decoder((N,), 10, softmax, 500, True, settings=DecoderSettings(dim=64))
     assert table_of(model).weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["sinkhorn", "qr"])
+def test_a_decoder_is_not_made_with_an_operator_that_is_not_causal(name: str) -> None:
+    with pytest.raises(RequestError, match="is not causal"):
+        Decoder((N,), V, lambda heads, size: make_operator(name, heads=heads, head_dim=size), V, True, settings=DecoderSettings())

@@ -259,3 +259,33 @@ def test_the_check_of_the_first_call_is_done_with_dropout_and_checkpointing(
             torch.manual_seed(0)
             found.append(it.outputs_and_gradients())
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("fix", ["sinkhorn", "qr"])
+def test_an_operator_whose_rows_depend_on_each_other_is_refused_behind_a_causal_mask_only(fix: str) -> None:
+    x, causal = torch.randn(2, 5, E), nn.Transformer.generate_square_subsequent_mask(5)
+    with eureka.patch(Home(), fix) as patched, pytest.raises(RequestError, match="is not causal: what a token attends to"):
+        patched.model(x)
+    with eureka.patch(torch_layer(), fix) as patched:
+        hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+        assert patched.model(x, src_key_padding_mask=hidden).isfinite().all()
+        with pytest.raises(RequestError, match="is not causal"):
+            patched.model(x, src_mask=causal)
+
+
+def test_an_operator_that_needs_heads_that_nobody_says_is_asked_for_in_a_way_that_works() -> None:
+    model, x = Home(), torch.randn(2, 5, E)
+    with pytest.raises(RequestError) as caught:
+        eureka.patch(model, "learnable_temperature")
+    assert str(caught.value) == (
+        "'learnable_temperature' needs the number of heads and the size of a head, which the model (Home) does not say;"
+        " pass eureka.make_operator('learnable_temperature', heads=…, head_dim=…) in its place."
+    )
+    with eureka.patch(model, eureka.make_operator("learnable_temperature", heads=H, head_dim=E // H)):
+        assert model(x).isfinite().all()
+
+
+@pytest.mark.parametrize("steps", [0, -5, "100", 2.5])
+def test_a_length_of_training_that_is_none_is_refused(steps: Any) -> None:
+    with pytest.raises(RequestError, match="total_steps must be a whole number of 1 or more, not "):
+        eureka.patch(torch_layer(), "heat_treatment", total_steps=steps)

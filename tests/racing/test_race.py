@@ -17,7 +17,8 @@ from eureka.forks.case import Fork
 from eureka.forks.given import Given
 from eureka.forks.rates import with_rates
 from eureka.racing.race import Race
-from eureka.racing.remedies import CATALOGUE
+from eureka.racing.remedies import CATALOGUE, choose
+from eureka.racing.remedy import Applied, Change, Remedy, applied
 from tests.racing.runs import Run, assert_equal, convolutions, everything, gpt2, reader, same
 
 
@@ -240,6 +241,23 @@ def test_it_tells_what_to_do_next_and_each_reason_once() -> None:
     skipped = str(raced(convolutions(), remedies=["norm_softmax", "norm_softmax_var"], steps=4))
     assert skipped.count("no attention found") == 1
     assert "norm_softmax and norm_softmax_var were skipped: " in skipped
+
+
+def test_of_a_remedy_that_was_raced_in_part_only_what_was_done_is_told() -> None:
+    run = convolutions()
+    made = applied(choose(["start_over_x10"])[0], Fork(run.model, run.optimizer, inputs=((run.batches[0],), {})))
+    assert [one.changes for one in made.done] == ["a new start: every weight matrix drawn anew", "10 times the learning rate"]
+    assert len(made.without) == 2
+    made.undo()
+
+    def apply(fork: Fork) -> Applied:
+        head_to(0.01)(fork)
+        return Applied(lambda: None, without=("No attention.",), done=(Change("a small head", "shrink(head)"),))
+
+    told = str(raced(convolutions(lr=1e-6), remedies=[Remedy("small", "a small head, and attention", apply, code="both()")]))
+    assert "It changes this: a small head. In Python race.apply()" in told
+    assert "    shrink(head)\n" in told
+    assert "both()" not in told
 
 
 def test_without_a_remedy_that_helps_apply_goes_on_from_where_waiting_came_to() -> None:

@@ -149,7 +149,10 @@ def test_the_winner_is_who_leapt_or_whose_interval_begins_highest() -> None:
     assert winner([slow, fast]) is fast
     assert winner([slow, leapt, fast]) is leapt
     assert winner([judged(wait, wait)]) is None
-    assert in_words([judged(wait, wait)], wait) == "None of them helped: no remedy is clearly better than waiting."
+    assert (
+        in_words([judged(wait, wait)], wait)
+        == "None of them helped: no remedy is better than waiting by enough to tell, or to matter."
+    )
     assert in_words([judged(wait, wait, skipped="no.")], wait) == "None of the remedies could be applied."
     assert in_words([fast], wait).startswith("it helped: its loss is 8")
 

@@ -29,6 +29,28 @@ from tests.starts.twins import (
 )
 
 
+class RMSNorm(nn.Module):
+    """Its gain has a name of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.g = nn.Parameter(torch.ones(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / x.square().mean(-1, keepdim=True).sqrt() * self.g
+
+
+def test_a_trained_norm_of_ones_own_is_a_sign_of_training_whatever_its_gain_is_called() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(RMSNorm(), nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)), torch.randn(3, 5, 16)
+    eureka.clear_start(model, x, positions=None).undo()
+    norm = model[0]
+    assert isinstance(norm, RMSNorm)
+    with torch.no_grad():
+        norm.g[0] = 1.01
+    assert "looks trained: the g of 0 goes from 1 to 1.01" in refusal(model, x, positions=None)
+
+
 def test_a_trained_model_is_refused_unless_asked() -> None:
     model, inputs = CASES["torch.nn"].made()
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)

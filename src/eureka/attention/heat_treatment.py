@@ -10,6 +10,7 @@ from torch import Tensor
 from eureka.attention.mask import Mask
 from eureka.attention.operator import SoftmaxFamily
 from eureka.attention.temperature import positive_temperature
+from eureka.errors import RequestError
 from eureka.schedules import cosine_ramp
 
 
@@ -25,6 +26,8 @@ class HeatTreatment(SoftmaxFamily):
         share: Annotated[float, Field(gt=0, le=1)] = 0.5,
     ) -> None:
         super().__init__()
+        if not isinstance(total_steps, int) or total_steps < 1:
+            raise RequestError(f"total_steps must be a whole number of 1 or more, not {total_steps!r}.")
         self.start, self.end = positive_temperature(start), end if end is None else positive_temperature(end)
         self.ramp_steps = max(1, round(share * total_steps))
         self.step = 0

@@ -14,7 +14,7 @@ from eureka.attention.checks import checked
 from eureka.attention.explicit import full_precision, logits_of, masked_softmax, mix
 from eureka.attention.extras import Extras
 from eureka.attention.fused import Beta, fused_attention, repeat_heads
-from eureka.attention.mask import Mask
+from eureka.attention.mask import Mask, hides_later_keys
 from eureka.attention.registry import FIXES
 from eureka.errors import RequestError
 
@@ -63,6 +63,14 @@ class Operator(nn.Module, ABC):
     ) -> tuple[Tensor, Tensor]:
         """The mixed values and the weights that mixed them, dropout included; gradients flow through these weights."""
         return _mixed(self.weights(q, k, mask), v, dropout)
+
+    def check_mask(self, mask: Mask, queries: int, keys: int) -> None:
+        """Refuse a causal mask that the operator would not keep; models ask this before they attend."""
+        if self.rows_depend_on_each_other and queries > 1 and hides_later_keys(mask, queries, keys):
+            raise RequestError(
+                f"{type(self).__name__} is not causal: what a token attends to depends on later ones, which a model that predicts"
+                " what comes next must not see; use it where every token sees all."
+            )
 
     def advance(self, step: int) -> None:
         """Told the training step before each step; operators with a schedule listen."""

@@ -27,6 +27,8 @@ class QR(ExplicitOperator):
 
     Hidden logits are 0 before the factorisation and hidden weights 0 after it. Under a causal mask U is lower triangular and
     orthonormal, hence diagonal: every token that adds a direction looks at itself.
+
+    It is not causal, and refused in a model that may not see what comes next: what a token attends to depends on later ones.
     """
 
     rows_depend_on_each_other = True

@@ -22,6 +22,8 @@ class Sinkhorn(ExplicitOperator):
     Hidden keys stay at 0 throughout, in the rows and in the columns; an unseen column stays empty. Ends on the rows, which
     therefore sum to 1; the columns then do so only in the limit, and to (visible rows) / (visible columns) each. A causal mask
     has one doubly stochastic matrix, the identity, so there many iterations end in every token looking at itself.
+
+    It is not causal, and refused in a model that may not see what comes next: what a token attends to depends on later ones.
     """
 
     rows_depend_on_each_other = True

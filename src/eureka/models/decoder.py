@@ -6,6 +6,7 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from eureka.attention.mask import Causal
+from eureka.attention.operator import Operator
 from eureka.models.transformer import MakeAttention, Transformer, TransformerSettings
 
 
@@ -31,6 +32,8 @@ class Decoder(Transformer):
     ) -> None:
         super().__init__(input_shape, classes, make_attention, vocabulary, settings)
         self.per_token = per_token
+        for operator in (module for module in self.modules() if isinstance(module, Operator)):
+            operator.check_mask(Causal(), queries=2, keys=2)
 
     def forward(self, inputs: Tensor) -> Tensor:
         x = self.hidden(inputs, Causal())

@@ -11,13 +11,15 @@ from typing import Any
 from torch import nn
 
 from eureka.attention.operator import Operator, make_operator
-from eureka.errors import RequestError
+from eureka.errors import MissingContextError, RequestError
 from eureka.patching.attach import OptimiserSteps, attached, detach_all
 from eureka.patching.fitting import check_operator
 from eureka.patching.learned import TrainedCheck, say_left_out
 from eureka.patching.sites import Found, Layers, Site, find_sites, select_sites
 from eureka.patching.slot import LOCK
 
+NEEDED = {"heads": "number of heads", "head_dim": "size of a head", "total_steps": "length of training"}
+"""What a site or the caller may not say, in words."""
 Fix = str | Operator | type[Operator] | Callable[[Site], "str | Operator"]
 
 
@@ -49,6 +51,9 @@ def patch(
     Parameters of an operator are saved with the model's own. `from_pretrained` makes a model without them: patch that model and
     call its `load_state_dict`. peft freezes what is there when it wraps a model: patch after it. It saves its own parameters
     only: save `model.state_dict()` too. Where parameters would be lost, or are not trained, the logger `eureka` says so.
+
+    A copy of a patched model, as for a running average of its weights, has operators of its own, whose schedules stand still:
+    patch the copy, or call their `advance`.
 
     A query that sees no key gets what it gets in the plain model: zeros where the mask is boolean, the mean of all values where
     finite numbers hide the keys, as in eager attention of Hugging Face. Where plain attention gives NaN it gets zeros.
@@ -131,7 +136,9 @@ class Patched:
         return f"Patched({type(self.model).__name__}, {len(self.sites)} sites, {'active' if self.active else 'undone'}{doubt})"
 
     def __reduce__(self) -> Any:
-        raise RequestError("a patch cannot be copied or pickled; copy the model, which carries its operators along.")
+        raise RequestError(
+            "a patch cannot be copied or pickled; copy the model: its operators go along, and their schedules stand still."
+        )
 
 
 def _undo_of(patched: Patched) -> Callable[[], None]:
@@ -223,7 +230,19 @@ def _maker(settings: Mapping[str, Any] | None, total_steps: int | None) -> Calla
                 raise RequestError(f"an operator or the name of one is expected, not {fix!r}.")
             return make(fix(site), site)
         context = {"heads": site.heads, "head_dim": site.head_dim, "total_steps": total_steps}
-        return make_operator(fix, settings, **{key: value for key, value in context.items() if value is not None})
+        known = {key: value for key, value in context.items() if value is not None}
+        try:
+            return make_operator(fix, settings, **known)
+        except MissingContextError as error:
+            if not {"heads", "head_dim"}.intersection(error.missing):
+                raise
+            name = repr(fix) if isinstance(fix, str) else fix.__name__
+            given = ", ".join(f"{key}=…" for key in error.missing)
+            needed = " and the ".join(NEEDED.get(key, key) for key in error.missing)
+            raise RequestError(
+                f"{name} needs the {needed}, which {site.name or 'the model'}"
+                f" ({type(site.module).__name__}) does not say; pass eureka.make_operator({name}, {given}) in its place."
+            ) from None
 
     return make
 

@@ -12,7 +12,7 @@ import torch
 from eureka.forks.case import Case, Fork
 from eureka.forks.kept import kept_loop
 from eureka.forks.parking import Parked, Parking, empty
-from eureka.racing.remedy import Applied, Remedy, applied
+from eureka.racing.remedy import Applied, Change, Remedy, applied
 
 
 @dataclass
@@ -28,6 +28,8 @@ class Contender:
     """why the remedy could not be applied or trained with"""
     leapt: int | None = None
     """the step at which it was seen to have leapt"""
+    in_part: tuple[Change, ...] = ()
+    """what was applied of a remedy of which some was left out"""
     made: Applied | None = None
     parked: Parked | None = None
 
@@ -51,6 +53,7 @@ class Contender:
         if self.remedy is not None:
             try:
                 self.made = applied(self.remedy, fork)
+                self.in_part = self.made.done if self.made.without else ()
             except Exception as error:  # also a user's own remedy
                 self.skipped = told(error)
                 empty(fork)

@@ -110,8 +110,10 @@ class Race:
         remedy = self._winner.remedy
         if remedy is None:
             return []
-        code = getattr(remedy, "code", "")
-        told = f"It changes this: {remedy.changes}. In Python race.apply() makes it your run, and undo() takes it back"
+        code, changes = getattr(remedy, "code", ""), remedy.changes
+        if part := self._winner.in_part:
+            code, changes = "\n".join(one.code for one in part), ", ".join(one.changes for one in part)
+        told = f"It changes this: {changes}. In Python race.apply() makes it your run, and undo() takes it back"
         return [f"{told}; by hand:", *(f"    {line}" for line in code.splitlines())] if code else [f"{told}."]
 
     def _cost(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from eureka.errors import RequestError, UnknownNameError
 from eureka.forks.case import GOES_ALONG, Fork
 from eureka.formats import number
 from eureka.racing.accumulation import accumulate
-from eureka.racing.remedy import Applied, Remedy
+from eureka.racing.remedy import Applied, Change, Remedy
 
 Apply = Callable[[Fork], Applied | None]
 
@@ -87,6 +88,22 @@ def rescaled(positions: float | None, logits: float | None) -> Apply:
     return apply
 
 
+@dataclass(frozen=True)
+class Part:
+    """A change that a remedy can be applied without, and its words."""
+
+    change: Change
+    apply: Apply
+
+    def __call__(self, fork: Fork) -> Applied:
+        made = self.apply(fork)
+        return Applied(_nothing, done=(self.change,)) if made is None else replace(made, done=(self.change,))
+
+
+def _nothing() -> None:
+    """Weights and what the optimiser holds are put back by the race itself."""
+
+
 def several(*parts: Apply) -> Apply:
     """One after the other."""
 
@@ -119,7 +136,7 @@ def where_possible(*parts: Apply) -> Apply:
         if missing and not made:
             raise RequestError(" ".join(missing))
         found = _together(made)
-        return Applied(found.undo, found.counting, (*found.without, *missing))
+        return replace(found, without=tuple(dict.fromkeys((*found.without, *missing))))
 
     return apply
 
@@ -129,6 +146,7 @@ def _together(made: Sequence[Applied]) -> Applied:
         lambda: _undo(made),
         [counting for one in made for counting in one.counting],
         tuple(reason for one in made for reason in one.without),
+        tuple(change for one in made for change in one.done),
     )
 
 
@@ -232,10 +250,11 @@ def made_of(
     code      how to do it by hand
     """
     join = where_possible if any_part else several
-    rates = [rate_times(factor)] if factor is not None else []
-    again = [*([join(*lasting)] if lasting else []), *rates]
+    rate = Change(f"{factor or 1:g} times the learning rate", f"{RATE} *= {factor or 1:g}")
+    rates = [Part(rate, rate_times(factor))] if factor is not None else []
+    again: list[Apply] = [*([join(*lasting)] if lasting else []), *rates]
     whole = several(join(*weights, *lasting), *rates)
-    by_hand = "\n".join(filter(None, [code, f"{RATE} *= {factor:g}" if factor is not None else ""]))
+    by_hand = "\n".join(filter(None, [code, rate.code if factor is not None else ""]))
     calms = factor is not None and factor < 1
     return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand, calms, restarts)
 
@@ -245,8 +264,11 @@ CLEAR = "eureka.clear_start(model, inputs, logits=None, trained=True)"
 PATCH = 'eureka.patch(model, "norm_softmax")'
 CLEAR_NEW = "eureka.clear_start(model, inputs, logits=None)"
 NEW = "model, optimizer = …  # as at the start of your script: new weights"
-CLEAR_POSITIONS = rescaled(1.0, None)
-NORM_SOFTMAX = operator("norm_softmax")
+LOUD = "learned positions as large as the content"
+CLEAR_POSITIONS = Part(Change(LOUD, CLEAR), rescaled(1.0, None))
+NEW_POSITIONS = Part(Change(LOUD, CLEAR_NEW), rescaled(1.0, None))
+NEW_WEIGHTS = Part(Change("a new start: every weight matrix drawn anew", NEW), drawn_anew)
+NORM_SOFTMAX = Part(Change("NormSoftmax", PATCH), operator("norm_softmax"))
 
 CATALOGUE: tuple[Remedy, ...] = (
     made_of("rate_x10", "ten times the learning rate", factor=10),
@@ -262,7 +284,7 @@ CATALOGUE: tuple[Remedy, ...] = (
     made_of(
         "start_over_x10",
         "a new start: every weight matrix drawn anew, learned positions as large as the content, NormSoftmax, ten times the rate",
-        weights=[drawn_anew, CLEAR_POSITIONS],
+        weights=[NEW_WEIGHTS, NEW_POSITIONS],
         lasting=[NORM_SOFTMAX],
         factor=10,
         any_part=True,
@@ -280,7 +302,7 @@ CATALOGUE: tuple[Remedy, ...] = (
     made_of(
         "start_over",
         "a new start: every weight matrix drawn anew, learned positions as large as the content, and NormSoftmax",
-        weights=[drawn_anew, CLEAR_POSITIONS],
+        weights=[NEW_WEIGHTS, NEW_POSITIONS],
         lasting=[NORM_SOFTMAX],
         any_part=True,
         restarts=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from eureka.errors import RequestError
 from eureka.forks.case import Fork
@@ -19,6 +19,15 @@ class Counting(Protocol):
     def load_state_dict(self, state: dict[str, Any], /) -> None: ...
 
 
+class Change(NamedTuple):
+    """One of the changes that a remedy consists of."""
+
+    changes: str
+    """in words"""
+    code: str
+    """by hand"""
+
+
 @dataclass(frozen=True)
 class Applied:
     """A remedy in force: how to end it, what it counts, and what it was applied without."""
@@ -27,6 +36,8 @@ class Applied:
     counting: Sequence[Counting] = ()
     without: tuple[str, ...] = ()
     """why parts of the remedy were left out, a sentence each"""
+    done: tuple[Change, ...] = ()
+    """the parts that were applied, of a remedy whose parts have words of their own"""
 
 
 @dataclass(frozen=True)

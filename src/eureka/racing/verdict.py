@@ -248,7 +248,7 @@ def in_words(verdicts: Sequence[Verdict], wait: Sequence[float]) -> str:
         return f"Wait: the run learns by itself; its loss fell by {percent(fell, 0)} in the last {LEARNING_STEPS} steps."
     if not possible:
         return "None of the remedies could be applied."
-    return "None of them helped: no remedy is clearly better than waiting."
+    return "None of them helped: no remedy is better than waiting by enough to tell, or to matter."
 
 
 def _best(helped: Sequence[Verdict]) -> str:

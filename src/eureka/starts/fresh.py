@@ -9,7 +9,7 @@ from eureka.probes.norms import NORM
 
 
 def sign_of_training(model: nn.Module) -> str | None:
-    """A normalisation layer whose weight or bias differs between features; None if there is none.
+    """A normalisation layer with a vector that differs between features, as weight or bias; None if there is none.
 
     Libraries make these constant (weight 1 or 0, bias 0), and a step of an optimiser makes them differ. It misses a trained
     model without normalisation layers, with norms that have no parameters, or with norms that were frozen.
@@ -17,9 +17,8 @@ def sign_of_training(model: nn.Module) -> str | None:
     for name, module in model.named_modules():
         if not NORM.search(type(module).__name__):
             continue
-        for key in ("weight", "bias"):
-            value = getattr(module, key, None)
-            if not isinstance(value, nn.Parameter) or value.dim() != 1:
+        for key, value in module.named_parameters(recurse=False):
+            if value.dim() != 1:
                 continue
             low, high = value.min().item(), value.max().item()
             if low != high:

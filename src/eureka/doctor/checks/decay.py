@@ -19,6 +19,9 @@ ALL = 0.9
 FORGETTING = 0.02
 """Decay that takes this share of the weights at every step leaves nothing of what was learned fifty steps ago."""
 
+USUAL = 0.1
+"""A decay that is usual. If it takes much of the weights, the rate is at fault, unless going without it helps."""
+
 
 def check(exam: Exam) -> Iterator[Finding]:
     decay, taken = _strongest(exam)
@@ -29,7 +32,7 @@ def check(exam: Exam) -> Iterator[Finding]:
         return
     count, found = _without(exam, pull, taken)
     worn = not taken and pull > ALL and exam.guessing
-    if found is None and taken < FORGETTING and not worn:
+    if found is None and (taken < FORGETTING or decay <= USUAL) and not worn:  # a usual decay takes that much at a high rate
         return
     whence = " from fresh weights" if count == LONG else ""
     tried = f" Without it the loss falls by {percent(found.share, 1)} in {count} steps{whence}." if found else ""
@@ -44,7 +47,7 @@ def check(exam: Exam) -> Iterator[Finding]:
             f"Weight decay of {number(decay)} {share}; the weights are {number(_shrunk(exam))} of the size of fresh ones.{tried}",
         ),
         advice="lower the weight decay; 0.01 to 0.1 is usual with AdamW.",
-        code="for group in optimizer.param_groups: group['weight_decay'] = 0.01",
+        code=f"for group in optimizer.param_groups: group['weight_decay'] = {min(0.01, 0.1 * decay):g}",
         numbers={"weight_decay": decay, "taken": taken},
     )
 

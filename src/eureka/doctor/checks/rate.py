@@ -28,6 +28,9 @@ LAST = 5
 LOWER = 0.97
 """A smaller rate ends this much lower, if the rate is too large."""
 
+REACHED = 1.5
+"""A warm-up ends at its first rate, which is as good as one that is up to this many times higher."""
+
 
 def check(exam: Exam) -> Iterator[Finding]:
     if exam.case.assumed or not exam.base.total("computed"):
@@ -86,8 +89,8 @@ def _will_reach(exam: Exam, factor: float) -> bool:
     if ahead and ahead[-1] != ahead[0]:
         pace = (ahead[-1] - ahead[0]) / (len(ahead) - 1)
         return pace > 0 and (wanted - now) / pace < WARM_UP
-    first = _first_rate(exam)  # a linear warm-up that has come so far in the steps taken
-    return first > now > 0 and max(exam.taken, 1.0) * first / now < WARM_UP
+    first = _first_rate(exam)  # a linear warm-up that has come so far in the steps taken, and ends there
+    return first > now > 0 and wanted <= REACHED * first and max(exam.taken, 1.0) * first / now < WARM_UP
 
 
 def _standing(exam: Exam) -> Finding | None:
