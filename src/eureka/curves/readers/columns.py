@@ -199,6 +199,7 @@ def is_signed(name: str) -> bool:
     return not is_aside(name) and bool(_stems(name) & SIGNED) and not is_loss(name) and not is_rising(name)
 
 
+@_cached
 def is_metric(name: str) -> bool:
     return is_loss(name) or is_rising(name) or is_signed(name)
 
