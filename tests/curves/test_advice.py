@@ -54,11 +54,12 @@ ENDED = np.maximum(1e-3 * (1.0 - T / 600.0), 0.0)
         (seen(math.log(10) + SETTLED), ["chance", "wait"]),
         (seen(0.1 - 0.1 * SETTLED, Given(classes=10), rising=True, metric="accuracy"), ["chance", "wait"]),
         (seen(10.0 - SETTLED, Given(classes=10), rising=True, metric="accuracy"), ["chance", "wait"]),
-        (seen(2.0 + SETTLED, lr=ENDED), ["rest", "wait"]),
+        (seen(2.0 + SETTLED, lr=ENDED), ["rate_ended"]),
+        (seen(2.0 + SETTLED, lr=np.maximum(1e-3 * (1.0 - T / 999.0), 0.0)), ["rest", "wait"]),
         (seen(2.0 + SETTLED, lr=np.where(T < 50, 1e-3, 1e-7)), ["rate_ended"]),
         (seen(np.full(60, math.log(2)), Given(classes=2)), ["chance", "wait"]),
         (seen(np.full(1000, 2.3)), ["chance", "wait"]),
-        (seen(np.zeros(1000)), ["rest", "wait"]),
+        (seen(np.zeros(1000)), ["floor"]),
         (seen(2.0 + SETTLED, lr=0.0 * T), ["rate_ended"]),
         (seen(2.0 + SETTLED, lr=ENDED + 1e-4), ["rest", "wait"]),
         (seen(STEP, Given(floor=1.5)), ["leak"]),
@@ -209,3 +210,9 @@ def test_a_fall_of_train_that_is_explained_is_not_denied_beside_that_of_validati
     rates = np.where(T < 595, 0.1, 0.01)
     pair = Pair(seen(STEP, lr=rates), seen(STEP + 0.01 * NOISE[::-1], role="validation"))
     assert (pair.sentence() or "").endswith("; train fell there too, which counts as a step of the learning rate")
+
+
+def test_a_rate_that_ended_during_a_plateau_explains_only_what_came_after() -> None:
+    whole, half = (advise(seen(2.0 + SETTLED, lr=np.where(end > T, 1e-3, 0.0)))[0] for end in (50, 450))
+    assert whole.sentence().startswith("the learning rate is zero since step 500: this plateau says nothing about the model; ")
+    assert half.sentence().startswith("the learning rate is zero since step 4,500: nothing can move from there on; ")

@@ -300,3 +300,11 @@ def test_one_fall_of_many_epochs_is_no_memorising_and_falls_at_several_are(at: f
     assert (moment.kind, round(moment.steepest)) == ("eureka", at + 5)
     smaller = sum(0.1 / (1.0 + np.exp(-(steps - begin - 5.0) / 2.0)) for begin in range(100, 1000, 100))
     assert {moment.kind for moment in detect(one - smaller, epochs=steps / 100.0)} == {"epoch_boundary"}
+
+
+def test_a_fall_with_the_second_epoch_is_memorising_though_later_ones_drown_in_the_noise() -> None:
+    rng, epochs = np.random.default_rng(5), np.arange(400) / 100.0
+    levels = np.repeat([2.0, 1.2, 1.08, 1.02], 100)
+    for _ in range(8):
+        found = detect(levels + 0.08 * rng.standard_normal(400), epochs=epochs)
+        assert {moment.kind for moment in found} == {"epoch_boundary"}

@@ -384,7 +384,9 @@ LEAP = [-2.3 if i < 30 else -0.3 for i in range(60)]
     ("name", "sign", "rising", "note"),
     [
         ("elbo", 1, True, "elbo is below zero: more is taken to be better; --falling says otherwise"),
-        ("val_log_likelihood", 1, True, "val_log_likelihood is below zero: more is taken to be better; --falling says otherwise"),
+        ("val_log_likelihood", 1, True, None),
+        ("log_likelihood", -1, True, None),
+        ("negative log likelihood", -1, False, None),
         ("elbo", -1, False, "elbo is not below zero: less is taken to be better; --rising says otherwise"),
         ("neg_elbo", -1, False, None),
         ("bits_per_byte", -1, False, None),
@@ -421,3 +423,69 @@ def test_numbers_of_a_text_that_are_not_named_like_a_loss_are_offered(tmp_path: 
         read_log(file, column="L_to")
     [chosen] = read_log(file, column="L_tot")
     assert chosen.values[0] == 3.0
+
+
+ENDED: dict[str, tuple[str, str]] = {
+    "a last row with another loss": (
+        "step,loss,test_loss",
+        "".join(f"{i},{3 - 0.01 * i},\n" for i in range(40)) + "40,nan,0.5\n",
+    ),
+    "train and then validation": (
+        "step,train_loss,val_loss",
+        "".join(f"{i},{3 - 0.01 * i},nan\n" for i in range(40)) + "".join(f"{i},nan,{3 - 0.01 * i}\n" for i in range(40)),
+    ),
+    "a run that is shorter": (
+        "step,a - loss,b - loss",
+        "".join(f"{i},{3 - i / 40 if i < 30 else 'nan'},{3 - i / 60}\n" for i in range(60)),
+    ),
+    "a metric of the first rows": ("step,loss,acc", "".join(f"{i},{3 - i / 60},{0.5 if i < 20 else 'nan'}\n" for i in range(60))),
+}
+
+
+@pytest.mark.parametrize("name", list(ENDED))
+def test_a_column_that_ends_while_another_loss_goes_on_has_not_diverged(name: str, tmp_path: Path) -> None:
+    head, rows = ENDED[name]
+    (tmp_path / "log.csv").write_text(f"{head}\n{rows}")
+    curves = read_log(tmp_path / "log.csv")
+    assert curves
+    assert not any(len(curve.broken) for curve in curves)
+
+
+def test_both_losses_of_a_run_that_diverges_are_no_numbers_and_its_accuracy_may_be_one(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{3 - i / 60},{3 - i / 70},0.5\n" for i in range(60)) + "".join(
+        f"{i},nan,nan,0.1\n" for i in range(60, 70)
+    )
+    (tmp_path / "log.csv").write_text(f"step,train_loss,val_loss,acc\n{rows}")
+    assert [len(curve.broken) for curve in read_log(tmp_path / "log.csv")] == [10, 10, 0]
+
+
+def test_a_loss_that_is_never_a_number_is_noted_and_hides_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("step,loss,entropy\n" + "".join(f"{i},nan,{1 + i % 3}\n" for i in range(40)))
+    [curve] = read_log(tmp_path / "log.csv")
+    assert curve.metric == "entropy"
+    assert "loss is nan or inf in all of its 40 rows" in curve.notes
+
+
+def test_a_rate_that_is_never_a_number_does_not_hide_the_other(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(
+        "".join(f'{{"step": {i}, "lr": NaN, "lr-AdamW": 0.1, "loss": {i % 3}}}\n' for i in range(40))
+    )
+    [curve] = read_log(tmp_path / "log.jsonl")
+    assert curve.lr is not None
+
+
+@pytest.mark.parametrize("phrase", ["number of nan iterations:   0", "skipped inf updates 0", "nan steps 0"])
+def test_a_count_of_what_is_no_number_is_no_counter(phrase: str, tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(
+        "".join(f" iteration {i}/ 500 | lm loss: {3 - 0.01 * i:.3f} | {phrase} |\n" for i in range(1, 60))
+    )
+    [curve] = read_log(tmp_path / "log.txt")
+    assert (curve.metric, curve.step_name) == ("lm loss", "iteration")
+    assert not any("in every row" in note for note in curve.notes)
+
+
+def test_log_probabilities_of_a_preference_loss_are_not_judged_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "step,loss,logp_rejected,policy/logprobs\n" + "".join(f"{i},{1 - i / 99},-{60 + i},-{i}\n" for i in range(60))
+    )
+    assert [curve.metric for curve in read_log(tmp_path / "log.csv")] == ["loss"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import eureka
 from eureka.attention.operator import Operator, make_operator
 from eureka.errors import RequestError
 from eureka.models.block import Block
@@ -191,3 +192,8 @@ def test_embeddings_of_tokens_start_small(softmax: Make) -> None:
 def test_a_decoder_is_not_made_with_an_operator_that_is_not_causal(name: str) -> None:
     with pytest.raises(RequestError, match="is not causal"):
         Decoder((N,), V, lambda heads, size: make_operator(name, heads=heads, head_dim=size), V, True, settings=DecoderSettings())
+    decoder = Decoder(
+        (N,), V, lambda heads, size: make_operator("softmax", heads=heads, head_dim=size), V, True, settings=DecoderSettings()
+    )
+    with eureka.patch(decoder, name), pytest.raises(RequestError, match="is not causal"):
+        decoder(torch.randint(V, (2, N)))

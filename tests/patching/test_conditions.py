@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -271,6 +272,10 @@ def test_an_operator_whose_rows_depend_on_each_other_is_refused_behind_a_causal_
         assert patched.model(x, src_key_padding_mask=hidden).isfinite().all()
         with pytest.raises(RequestError, match="is not causal"):
             patched.model(x, src_mask=causal)
+    with eureka.patch(nn.MultiheadAttention(E, H, batch_first=True), fix) as patched:
+        padded = torch.tensor([False] * 7 + [True] * 5).expand(2, -1)  # as of an encoder
+        keys = torch.randn(2, 12, E)
+        assert patched.model(x, keys, keys, key_padding_mask=padded, attn_mask=torch.zeros(5, 12).bool())[0].isfinite().all()
 
 
 def test_an_operator_that_needs_heads_that_nobody_says_is_asked_for_in_a_way_that_works() -> None:
@@ -289,3 +294,17 @@ def test_an_operator_that_needs_heads_that_nobody_says_is_asked_for_in_a_way_tha
 def test_a_length_of_training_that_is_none_is_refused(steps: Any) -> None:
     with pytest.raises(RequestError, match="total_steps must be a whole number of 1 or more, not "):
         eureka.patch(torch_layer(), "heat_treatment", total_steps=steps)
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler warns about what it does itself
+def test_a_compiled_model_is_refused_an_operator_that_is_not_causal() -> None:
+    layer = nn.TransformerEncoderLayer(E, H, 16, dropout=0.0, batch_first=True)
+    with eureka.patch(layer, "sinkhorn"):
+        compiled: Any = torch.compile(layer, backend="eager")
+        with pytest.raises(Exception, match="is not causal"):
+            compiled(torch.randn(2, 5, E), src_mask=nn.Transformer.generate_square_subsequent_mask(5))
+
+
+@pytest.mark.parametrize("steps", [np.int64(1000), 1000.0])
+def test_a_length_of_training_may_be_any_whole_number(steps: Any) -> None:
+    eureka.patch(torch_layer(), "heat_treatment", total_steps=steps).undo()

@@ -26,7 +26,7 @@ class HeatTreatment(SoftmaxFamily):
         share: Annotated[float, Field(gt=0, le=1)] = 0.5,
     ) -> None:
         super().__init__()
-        if not isinstance(total_steps, int) or total_steps < 1:
+        if isinstance(total_steps, str) or not total_steps >= 1 or total_steps != int(total_steps):
             raise RequestError(f"total_steps must be a whole number of 1 or more, not {total_steps!r}.")
         self.start, self.end = positive_temperature(start), end if end is None else positive_temperature(end)
         self.ramp_steps = max(1, round(share * total_steps))

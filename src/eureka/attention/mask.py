@@ -96,6 +96,8 @@ def visible_keys(mask: Mask, queries: int, keys: int, device: torch.device | Non
 def hides_later_keys(mask: Mask, queries: int, keys: int) -> bool:
     """Whether no query sees a key that comes after it, counted from the end if there are more keys than queries.
 
+    Padding that is hidden from all queries alike is no such mask.
+
     >>> hides_later_keys(Causal(), 3, 3), hides_later_keys(Dense(torch.ones(3, 3).tril().bool()), 3, 3)
     (True, True)
     >>> hides_later_keys(NoMask(), 3, 3), hides_later_keys(KeyPadding(torch.tensor([[True, True, False]])), 3, 3)
@@ -104,7 +106,7 @@ def hides_later_keys(mask: Mask, queries: int, keys: int) -> bool:
     visible = visible_keys(mask, queries, keys)
     if visible is None or visible.shape[-2] == 1:
         return False
-    return not bool(visible.triu(1 + keys - queries).any())
+    return not bool(visible.triu(1 + keys - queries).any()) and bool((visible != visible[..., :1, :]).any())
 
 
 def visible_counts(mask: Mask, queries: int, keys: int, device: torch.device | None = None) -> int | Tensor:

@@ -45,8 +45,8 @@ ROSE_LEAST = 0.05
 """And it rose by this share of its lowest value."""
 RATE_ENDED = 1e-3
 """A learning rate of at most this share of the highest one moves nothing."""
-RATE_LIVE = 0.25
-"""A plateau of which the learning rate moved something for longer than this share is not the rate's doing."""
+RATE_LATE, RATE_ALL = 0.1, 0.75
+"""A rate that ended before the last so much of a plateau is told; if it ended before so much of it, it explains the plateau."""
 GO_BACK = "it diverged; go back to before that, with a lower learning rate, a longer warm-up or clipped gradients"
 DIAGNOSE = "`eureka diagnose MODULE:FUNCTION` looks at the model itself"
 
@@ -127,23 +127,25 @@ def _diverged(finding: Finding) -> Advice | None:
 
 
 def _rate_ended(finding: Finding) -> Advice | None:
-    """Whether the learning rate moved nothing during most of the plateau."""
+    """Whether the learning rate moves nothing any more, and how much of the plateau that explains."""
     rate, rest, curve = finding.curve.lr, finding.resting, finding.curve
     if rate is None or rest is None or not len(rate):
         return None
-    highest = float(rate.max())
-    used = np.flatnonzero(rate > RATE_ENDED * highest)
+    used = np.flatnonzero(rate > RATE_ENDED * float(rate.max()))
     if len(used) and used[-1] == len(rate) - 1:
         return None
     first = int(used[-1]) + 1 if len(used) else 0
-    if curve.steps[first] > rest.start + RATE_LIVE * (rest.end - rest.start):
+    share = (rest.end - max(float(curve.steps[first]), rest.start)) / max(rest.end - rest.start, 1e-300)
+    if share < RATE_LATE:  # as of a schedule that ends with the run
         return None
     since = f"since {curve.step_name} {step(float(curve.steps[first]))}" if len(used) else "throughout"
     left = float(rate[first:].max())
+    text = "train on with a schedule that ends later"
+    whole = share > RATE_ALL
     return Advice(
         reason="rate_ended",
         seen=f"the learning rate is zero {since}" if left == 0 else f"the learning rate is at most {left:.1e} {since}",
-        next="this plateau says nothing about the model; train on with a schedule that ends later",
+        next=f"this plateau says nothing about the model; {text}" if whole else f"nothing can move from there on; {text}",
     )
 
 
@@ -156,6 +158,9 @@ def _floor(finding: Finding) -> Advice | None:
         return Advice(reason="floor", seen=seen, next="nothing is left to learn here")
     if given.floor is not None or not nearly_perfect(curve, rest):
         return None
+    if not curve.rising and not curve.values.any():
+        text = "nothing is learned from it: a part that is switched off, or labels that are all ignored"
+        return Advice(reason="floor", seen="it is 0 from the first point on", next=text, guess=True)
     most = "near the best that it can be" if curve.rising else "little of what it was at first"
     text = f"probably nothing is left to learn here; {_say_floor(finding)} says what the task allows"
     return Advice(reason="floor", seen=f"it rests at {measurement(rest.level)}, {most}", next=text, guess=True)

@@ -78,8 +78,8 @@ def detect(
     if epochs is None:
         known = replace(known, epochs=_inferred_epochs(sure))
     moments = [_moment(*one, known) for one in sure]
-    alone = [moment.kind for moment in moments].count("epoch_boundary") == 1
-    if alone and known.epochs is not None and not _falls_with(sure, known.epochs):
+    begun = [moment for moment in moments if moment.kind == "epoch_boundary"]
+    if len(begun) == 1 and known.epochs is not None and not _remembers(begun[0], sure, known.epochs):
         moments = [_moment(*one, replace(known, epochs=None)) for one in sure]
     moments = [moment for moment in moments if moment.confidence >= min_confidence]
     return sorted(moments, key=lambda moment: moment.steepest)
@@ -91,10 +91,14 @@ def _inferred_epochs(sure: list[Found]) -> tuple[Array, Array] | None:
     return epochs_of(whole[0][0], [drop for _, drop in whole]) if whole else None
 
 
-def _falls_with(sure: list[Found], epochs: tuple[Array, Array]) -> bool:
-    """Whether the curve falls as epochs begin: a drop at one of them alone may be a coincidence."""
+def _remembers(moment: EurekaMoment, sure: list[Found], epochs: tuple[Array, Array]) -> bool:
+    """Whether a drop as an epoch begins is memorising: it comes with the second epoch, or others fall as well.
+
+    What is memorised falls most when samples come for the second time. A drop at a later epoch alone is a coincidence.
+    """
+    second = float(np.interp(moment.steepest, *epochs)) < np.floor(epochs[1][0]) + 1.5
     whole = [(grid, drop) for grid, drop, _ in sure if grid.last]
-    return not whole or falls_with(whole[0][0], [drop for _, drop in whole], epochs)
+    return second or not whole or falls_with(whole[0][0], [drop for _, drop in whole], epochs)
 
 
 def _negated(values: ArrayLike) -> Array:

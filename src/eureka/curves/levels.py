@@ -97,8 +97,7 @@ def at_floor(curve: Curve, plateau: Plateau, floor: float) -> bool:
 def nearly_perfect(curve: Curve, plateau: Plateau) -> bool:
     """Whether hardly anything better is thinkable: an accuracy near 1 or 100 %, a loss of next to nothing of what it was."""
     if not curve.rising:
-        begun = float(np.median(curve.values[:5]))
-        return begun > 0.0 and 0.0 <= plateau.level <= PERFECT * begun
+        return 0.0 <= plateau.level <= PERFECT * float(np.median(curve.values[:5]))
     whole = 100.0 if float(np.nanmax(curve.values)) > 1.5 else 1.0
     return (1.0 - PERFECT) * whole <= plateau.level <= whole
 

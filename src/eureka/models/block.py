@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from eureka.attention.mask import Mask
+from eureka.attention.mask import Mask, as_mask
 from eureka.attention.operator import Operator
 
 EPS = 1e-6
@@ -24,6 +24,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, N, D)
+        if mask is not None and self.attend.rows_depend_on_each_other:
+            self.attend.check_mask(as_mask(mask), q.shape[2], k.shape[2])
         mixed = self.attend(q, k, v, mask)
         return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 

@@ -132,10 +132,10 @@ def _like(module: nn.Module, name: str, operator: Operator) -> Operator:
 
 def observe(module: nn.Module, name: str, q: Tensor, k: Tensor, v: Tensor | None, mask: Mask, operator: Operator | None) -> None:
     """Report a call to the observers of a slot, if the operator can take it; compiled code is not observed."""
-    if torch.compiler.is_compiling():
-        return
     if operator is not None:
         operator.check_mask(mask, q.shape[2], k.shape[2])
+    if torch.compiler.is_compiling():
+        return
     slot = find_slot(module, name)
     if slot is not None:
         for observer in list(slot.observers.values()):

@@ -55,11 +55,12 @@ RISING = _set(
     acc accuracy accuracies top f1 auc auroc auprc bleu sacrebleu rouge rougel rougelsum meteor cider chrf map ap ar mrr ndcg
     hits em precision prec recall sensitivity specificity score scores reward rewards rew return returns r2 psnr ssim snr sdr
     iou miou dice jaccard mcc kappa success correct pass win winrate elo spearman spearmanr pearson pearsonr nmi ari
-    hella hellaswag hel mmlu gsm ents uas las
+    hella hellaswag hel mmlu gsm ents uas las likelihood loglik loglikelihood
     """
 )
-SIGNED = _set("elbo likelihood loglik loglikelihood ll logp logprob logprobs")
+SIGNED = {"elbo"}
 """What is maximised, and is often logged with its sign turned: the values tell which."""
+MAXIMISED = _set("elbo likelihood loglik loglikelihood")
 TURNED = {"neg", "negative", "minus"}
 ASIDE = _set(
     """
@@ -169,7 +170,7 @@ def is_loss(name: str) -> bool:
     """
     if is_aside(name):
         return False
-    turned = bool(_stems(name) & SIGNED and _stems(name) & TURNED)
+    turned = bool(_stems(name) & MAXIMISED and _stems(name) & TURNED)
     return bool(_stems(name) & LOSS) or any(word.endswith("loss") for word in words(name)) or is_bare_role(name) or turned
 
 
@@ -191,10 +192,10 @@ def is_rising(name: str) -> bool:
 
 @_cached
 def is_signed(name: str) -> bool:
-    """Whether only the values of a column tell if more is better: an ELBO, a log-likelihood.
+    """Whether only the values of a column tell if more is better, as of an ELBO.
 
-    >>> [is_signed(name) for name in ("val_elbo", "log_likelihood", "neg_elbo", "loss")]
-    [True, True, False, False]
+    >>> [is_signed(name) for name in ("val_elbo", "neg_elbo", "log_likelihood", "loss")]
+    [True, False, False, False]
     """
     return not is_aside(name) and bool(_stems(name) & SIGNED) and not is_loss(name) and not is_rising(name)
 

@@ -18,6 +18,7 @@ from eureka.curves.readers.columns import (
     is_epoch,
     is_like,
     is_loss,
+    is_metric,
     is_rate,
     is_rising,
     is_signed,
@@ -202,7 +203,8 @@ def _there(table: Table, part: Part) -> np.ndarray[Any, np.dtype[np.bool_]]:
 def _until_the_end(table: Table, part: Part) -> Indexes:
     """The rows of a part that have a number, and those at its end that say that they have none.
 
-    Some programs write nan where nothing was measured. Then others lie between the numbers, too.
+    Some programs write nan where nothing was measured. Then others lie between the numbers, too, or another loss has numbers in
+    these rows: what diverges has none left.
     """
     column = table.columns[part.column][part.rows]
     said = part.rows[~np.isnan(column)]
@@ -210,6 +212,9 @@ def _until_the_end(table: Table, part: Part) -> Indexes:
     between = np.diff(finite, prepend=-1) - 1
     ending = len(said) - 1 - finite[-1]
     gone = between.sum() <= FEW_BROKEN * len(finite) and ending > 2 * between.max()
+    last = said[finite[-1] + 1 :]
+    others = [table.columns[name] for name in table.numeric if name != part.column and is_loss(run_and_metric(name)[1])]
+    gone = gone and not any(np.isfinite(other[last]).any() for other in others)
     return said[np.append(finite, np.arange(finite[-1] + 1, len(said)))] if gone else said[finite]
 
 
@@ -259,8 +264,16 @@ def _curve(log: _Opened, part: Part, notes: Sequence[str]) -> Curve:
         rising=is_rising(named) or below_zero,
         epochs=_epochs(table, part, axis),
         broken=whole.steps[~finite],
-        notes=(*source.notes, *table.notes, *notes, *_choice(part, named, below_zero), *axis.notes),
+        notes=(*source.notes, *table.notes, *_all_broken(table), *notes, *_choice(part, named, below_zero), *axis.notes),
     )
+
+
+def _all_broken(table: Table) -> Iterator[str]:
+    """Losses and metrics that are never a number, which are not judged."""
+    for name in (name for name in table.numeric if is_metric(run_and_metric(name)[1])):
+        column = table.columns[name]
+        if np.isinf(column).any() and not np.isfinite(column).any():
+            yield f"{_short(name)} is nan or inf in all of its {int(np.isinf(column).sum()):,} rows"
 
 
 def _role(title: str, others: Sequence[str]) -> Role:

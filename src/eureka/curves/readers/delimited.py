@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -33,9 +32,7 @@ def read_table(path: Path, file: IO[bytes], head: bytes, progress: Progress | No
         builder.notes.append("commas are decimal points")
     for block in _blocks(path, file, layout, builder, progress):
         builder.add({name: column for name, column in zip(layout.names, block, strict=True) if _kept(name)})
-    table = builder.finish(has_header=layout.has_header)
-    there = {name: column for name, column in table.columns.items() if name in table.labels or not np.isnan(column).all()}
-    return replace(table, columns=there)
+    return builder.finish(has_header=layout.has_header)
 
 
 def _kept(name: str) -> bool:

@@ -70,7 +70,8 @@ def judged(table: Table) -> list[str]:
         return list(table.numeric)
     if not table.has_header:
         return [name for name in table.numeric if not _only_rises(table, name) and not _restarts(table.columns[name])]
-    names = [name for name in table.numeric if rank(name) is None and not is_like(name, RUN)]
+    every = [name for name in table.numeric if rank(name) is None and not is_like(name, RUN)]
+    names = [name for name in every if np.isfinite(table.columns[name]).any()] or every
     metrics = [name for name in names if is_metric(run_and_metric(name)[1])]
     plain = [name for name in names if not is_aside(run_and_metric(name)[1])]
     values = [name for name in plain if is_like(name, VALUE)]

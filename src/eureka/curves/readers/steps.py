@@ -130,8 +130,10 @@ def _candidate(table: Table, rows: Indexes, name: str) -> Candidate:
 
 def _is_count(column: Array) -> bool:
     """Whether a column without a name can be the step: it never falls, and mostly rises."""
+    if not np.isfinite(column).all():
+        return False
     change = np.diff(column)
-    return bool(np.isfinite(column).all() and len(change) and change.min() >= 0 and np.mean(change > 0) > 0.9)
+    return bool(len(change) and change.min() >= 0 and np.mean(change > 0) > 0.9)
 
 
 def _is_time(column: Array) -> bool:

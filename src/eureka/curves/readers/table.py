@@ -183,9 +183,11 @@ class TableBuilder:
             self.notes.append(f"a long log: neighbouring rows were averaged, {2**self._halvings} to one")
         for name in ("", *(set(self._codes) - set(self._labels()))):
             self._names.pop(name, None)
+        labels = {name: tuple(self._codes[name]) for name in self._labels() if name in self._names}
+        whole = self._whole() if self._blocks else {}
         return Table(
-            columns=self._whole() if self._blocks else {},
-            labels={name: tuple(self._codes[name]) for name in self._labels() if name in self._names},
+            columns={name: column for name, column in whole.items() if name in labels or not np.isnan(column).all()},
+            labels=labels,
             points=self.points,
             has_header=has_header,
             own_steps=own_steps,

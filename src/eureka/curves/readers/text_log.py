@@ -54,8 +54,8 @@ LONGEST = 4000
 """Characters of a line that are looked at."""
 LINES = 3
 """Lines with a loss that make a text a log."""
-OFTEN, MOST_UNREAD = 0.2, 40
-"""Other numbers are offered if they are named in this share of the rows, and so many names at most."""
+OFTEN, MOST_UNREAD, MOST_COUNTED = 0.2, 40, 1000
+"""Other numbers are offered if they are named in this share of the rows, so many names at most, of so many that are counted."""
 BEGUN = 2000
 """Lines that show whether counters stand before metrics or behind them."""
 LEVELS = {"info", "debug", "warning", "root", "main", "and", "the", "with", "a", "an"}
@@ -68,8 +68,8 @@ NUMBER = (
     r"|[-+]?(?:nan|NaN|inf|Infinity|n/a)\b"
 )
 WORD = r"[A-Za-z_][\w./@+-]*+(?:'s(?= ))?"
-BROKEN = r"(?:nan|NaN|inf|Infinity)\b(?! norm)"
-"""A word that is the value of the one before it, as in ``loss nan``."""
+BROKEN = r"(?:nan|NaN|inf|Infinity)\b(?!\s*[:=]?\s*[-+\d]| (?:norm|iter\w*|steps?|updates?|batch\w*|grad\w*|values?|count))"
+"""A word that is the value of the one before it, as in ``loss nan``, and no part of a name, as in ``nan iterations: 0``."""
 COUNTER = r"(?:global[_ ])?(?:steps?|iter(?:ation)?s?|epochs?|updates?|batch(?:es)?)"
 PAIR = re.compile(
     rf"(?<![\w./])(?P<key>{WORD}(?: (?!{BROKEN}){WORD}){{0,5}}+)(?P<unit>[ ]?\([^()\d]{{1,24}}\))?"
@@ -254,7 +254,9 @@ def parse_line(line: str, comma: Comma = "thousands", wanted: Sequence[str] = ()
         if _add_pair(row, line, found, comma, wanted, roles):
             rest = rest.replace(found[0], " ", 1)
         elif others is not None and not is_aside(found["key"]):
-            others[_name(found["key"], found["unit"])] += 1
+            name = _name(found["key"], found["unit"])
+            if name in others or len(others) < MOST_COUNTED:
+                others[name] += 1
     rest = _add_fractions(row, rest)
     _mend_bare_roles(row)
     _add_before(row, line, comma)
@@ -362,7 +364,7 @@ def _name(key: str, unit: str | None) -> str:
     while len(parts) > 1 and parts[-1].lower() in VERBS:
         parts = parts[:-1]
     name = " ".join(parts) + (unit if unit is not None and role_of(unit) == "other" else "")
-    if is_aside(name) or (AFTER.fullmatch(name) is not None and is_metric(name)):
+    if is_aside(name) or {"nan", "inf"}.intersection(parts) or (AFTER.fullmatch(name) is not None and is_metric(name)):
         return name
     for length in (2, 1):
         tail = " ".join(parts[-length:])
