@@ -18,11 +18,12 @@ from typing import Any, Literal
 
 from eureka.runs import Run
 from eureka.study.arms import BASELINE, Arm, Condition, Grouping
-from eureka.study.survival import Estimate, Times, log_rank, median_time, restricted_mean, speed_up, times
+from eureka.study.survival import Estimate, Times, log_rank, log_rank_sides, median_time, restricted_mean, speed_up, times
 
 LEVEL = 0.05
 """The chance of a false verdict among all comparisons of a study."""
 TOO_FEW, UNDECIDED, NONE_SEEN = "not enough runs to tell", "not decided yet", "no difference seen"
+UNCLEAR = "not clear"
 """How a verdict begins that claims no difference."""
 Standing = Literal["open", "alike", "sooner", "later"]
 BestOf = Callable[[Mapping[float, Sequence[Run]]], float]
@@ -54,11 +55,18 @@ class Comparison:
     @property
     def standing(self) -> Standing:
         """What the verdict says, in a word."""
-        if self.verdict.startswith((TOO_FEW, UNDECIDED)):
+        if self.verdict.startswith((TOO_FEW, UNDECIDED, UNCLEAR)):
             return "open"
         if self.verdict.startswith(NONE_SEEN) or self.speed_up.value is None:
             return "alike"
         return "sooner" if self.speed_up.value > 1 else "later"
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether most runs at the best rates say the opposite of the ratio, which a run that never leaps can turn round."""
+        mine, theirs = self.arm.ended[self.best_lr], self.baseline.ended[self.baseline_best_lr]
+        sooner, later = log_rank_sides(run_times(mine), run_times(theirs))
+        return self.speed_up.value is not None and (sooner < later) != (self.speed_up.value > 1)
 
     def to_json(self) -> dict[str, Any]:
         figures = {key: value for key, value in vars(self).items() if key not in ("condition", "arm", "baseline")}
@@ -194,7 +202,9 @@ def verdict(one: Comparison, comparisons: int = 1) -> str:
     """The comparison in words."""
     if not enough_runs(one, comparisons):
         return f"{TOO_FEW} ({one.runs} against {one.baseline_runs}); {so_far(one)}"
-    return in_figures(one) if one.p_corrected <= LEVEL else f"{NONE_SEEN}: {in_figures(one)}"
+    if one.p_corrected > LEVEL:
+        return f"{NONE_SEEN}: {in_figures(one)}"
+    return f"{UNCLEAR}, most runs say the opposite: {in_figures(one)}" if one.contradicted else in_figures(one)
 
 
 def enough_runs(one: Comparison, comparisons: int) -> bool:
