@@ -154,10 +154,19 @@ class FirstAttention:
         """
         if self._watch is not None:
             self._watch.ended = True
-            wrapped = not at_end and "torch._dynamo" in sys.modules
-            if _get_current_dispatch_mode() is self._watch and not wrapped:
+            if _get_current_dispatch_mode() is self._watch and (at_end or not _inside_compiled()):
                 self._entered.close()
                 self._watch = None
+
+
+def _inside_compiled() -> bool:
+    """Whether a wrapper of `torch.compile` is among the calls that led here."""
+    frame = sys._getframe(1) if "torch._dynamo" in sys.modules else None
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("torch._dynamo"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Watch(Follow):  # type: ignore[no-untyped-call]
