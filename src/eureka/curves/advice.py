@@ -89,8 +89,8 @@ def _broken(finding: Finding) -> Advice | None:
     curve = finding.curve
     if not len(curve.broken):
         return None
-    first, last = step(float(curve.broken[0])), plural(len(curve.broken), "point")
-    seen = f"it is no number (nan or inf) from {curve.step_name} {first} to the end of the log, {last}"
+    first, points = step(float(curve.broken[0])), plural(len(curve.broken), "point")
+    seen = f"it is no number (nan or inf) from {curve.step_name} {first} to the end of the log, {points}"
     return Advice(reason="diverged", seen=seen, next=GO_BACK)
 
 

@@ -17,7 +17,7 @@ from eureka.errors import RequestError, UnknownNameError
 from eureka.forks.case import GOES_ALONG, Fork
 from eureka.formats import number
 from eureka.racing.accumulation import accumulate
-from eureka.racing.remedy import Applied, Change, Remedy
+from eureka.racing.remedy import Applied, Change, Remedy, nothing
 
 Apply = Callable[[Fork], Applied | None]
 
@@ -97,11 +97,7 @@ class Part:
 
     def __call__(self, fork: Fork) -> Applied:
         made = self.apply(fork)
-        return Applied(_nothing, done=(self.change,)) if made is None else replace(made, done=(self.change,))
-
-
-def _nothing() -> None:
-    """Weights and what the optimiser holds are put back by the race itself."""
+        return Applied(nothing, done=(self.change,)) if made is None else replace(made, done=(self.change,))
 
 
 def several(*parts: Apply) -> Apply:
@@ -264,9 +260,9 @@ CLEAR = "eureka.clear_start(model, inputs, logits=None, trained=True)"
 PATCH = 'eureka.patch(model, "norm_softmax")'
 CLEAR_NEW = "eureka.clear_start(model, inputs, logits=None)"
 NEW = "model, optimizer = …  # as at the start of your script: new weights"
-LOUD = "learned positions as large as the content"
-CLEAR_POSITIONS = Part(Change(LOUD, CLEAR), rescaled(1.0, None))
-NEW_POSITIONS = Part(Change(LOUD, CLEAR_NEW), rescaled(1.0, None))
+LARGE = "learned positions as large as the content"
+CLEAR_POSITIONS = Part(Change(LARGE, CLEAR), rescaled(1.0, None))
+NEW_POSITIONS = Part(Change(LARGE, CLEAR_NEW), rescaled(1.0, None))
 NEW_WEIGHTS = Part(Change("a new start: every weight matrix drawn anew", NEW), drawn_anew)
 NORM_SOFTMAX = Part(Change("NormSoftmax", PATCH), operator("norm_softmax"))
 

@@ -73,8 +73,8 @@ def applied(remedy: Remedy, fork: Fork) -> Applied:
         return made
     if made is not None and not callable(made):
         raise RequestError(f"apply of {remedy.name} returns a {type(made).__name__}; it must return a function, or None.")
-    return Applied(made if made is not None else _nothing)
+    return Applied(made if made is not None else nothing)
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Weights and what the optimiser holds are put back by the race itself."""
