@@ -98,6 +98,16 @@ def test_a_curve_that_ends_with_no_number_has_diverged_and_rests_nowhere(count: 
     )
 
 
+@pytest.mark.parametrize("count", [8, 300])
+def test_a_curve_of_which_the_log_has_nan_beside_another_run_may_have_diverged_and_that_is_a_guess(count: int) -> None:
+    advice = advise(seen(SETTLED[:count], nan_after=True))[0]
+    assert advice.guess
+    assert advice.sentence().startswith(
+        f"after step {10 * (count - 1):,} the log has nan or inf for it, while another run goes on"
+    )
+    assert "if this run had not ended, it diverged" in advice.sentence()
+
+
 def test_what_nobody_stated_is_called_a_guess_and_what_was_stated_is_not() -> None:
     guessed, stated = (advise(seen(math.log(10) + SETTLED, given))[0] for given in (Given(), Given(classes=10)))
     assert guessed.guess

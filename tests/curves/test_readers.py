@@ -449,6 +449,7 @@ def test_a_column_that_ends_while_another_loss_goes_on_has_not_diverged(name: st
     curves = read_log(tmp_path / "log.csv")
     assert curves
     assert not any(len(curve.broken) for curve in curves)
+    assert [curve.run for curve in curves if curve.nan_after] == (["a"] if name == "a run that is shorter" else [])
 
 
 def test_both_losses_of_a_run_that_diverges_are_no_numbers_and_its_accuracy_may_be_one(tmp_path: Path) -> None:

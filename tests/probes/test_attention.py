@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -289,3 +291,22 @@ def test_a_record_survives_json() -> None:
     text = json.dumps(probe.records[0].to_json(), allow_nan=False)
     assert json.loads(text)["sites"][0]["values"]["spread"][0] is None
     assert probe.records[0].sites[0].mean("spread") == pytest.approx(probe.records[0].sites[0].values["spread"][1])
+
+
+def test_two_probes_of_a_model_compiled_in_place_give_its_compiled_call_back_when_the_last_is_gone() -> None:
+    torch.manual_seed(0)
+    model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+    model.compile(backend="eager")
+    compiled, x = model._compiled_call_impl, torch.randn(4, 6, 8)
+    first, second = eureka.AttentionProbe(model), eureka.AttentionProbe(model)
+    twin = copy.deepcopy(model)
+    first.close()
+    with second.look():
+        model(x)
+    assert second.records[0].sites[0].values["spread"]
+    assert pickle.loads(pickle.dumps(model))(x).shape == x.shape
+    second.close()
+    assert model._compiled_call_impl is compiled
+    with eureka.AttentionProbe(twin):  # a copy is not compiled, as without probes
+        pass
+    assert twin._compiled_call_impl is None

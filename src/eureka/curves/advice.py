@@ -22,6 +22,7 @@ from eureka.formats import measurement, percent, plural, step
 Reason = Literal[
     "leak",
     "diverged",
+    "ended",
     "past_best",
     "rate_ended",
     "floor",
@@ -72,7 +73,7 @@ class Advice:
 def advise(finding: Finding) -> list[Advice]:
     """At most two pieces of advice for a curve, the more urgent first; a short one may still have broken off."""
     if not finding.judged:
-        return [advice] if (advice := _broken(finding)) is not None else []
+        return [advice] if (advice := _broken(finding) or _ended(finding)) is not None else []
     with np.errstate(all="ignore"):  # damaged logs have values near the greatest float
         found = [advice for look in LOOKS if (advice := look(finding)) is not None]
         return found[:MOST] or [_otherwise(finding)]
@@ -92,6 +93,14 @@ def _broken(finding: Finding) -> Advice | None:
     first, points = step(float(curve.broken[0])), plural(len(curve.broken), "point")
     seen = f"it is no number (nan or inf) from {curve.step_name} {first} to the end of the log, {points}"
     return Advice(reason="diverged", seen=seen, next=GO_BACK)
+
+
+def _ended(finding: Finding) -> Advice | None:
+    curve = finding.curve
+    if not curve.nan_after:
+        return None
+    seen = f"after {curve.step_name} {step(float(curve.steps.max()))} the log has nan or inf for it, while another run goes on"
+    return Advice(reason="ended", seen=seen, next=f"if this run had not ended, {GO_BACK}", guess=True)
 
 
 def _leak(finding: Finding) -> Advice | None:
@@ -245,7 +254,7 @@ def _may_wait(finding: Finding) -> bool:
 
 
 LOOKS: tuple[Callable[[Finding], Advice | None], ...] = (
-    *(_broken, _leak, _diverged, _rate_ended, _floor, _level, _unknown_rate, _epochs, _rate_steps, _rest, _wait),
+    *(_broken, _ended, _leak, _diverged, _rate_ended, _floor, _level, _unknown_rate, _epochs, _rate_steps, _rest, _wait),
 )
 """In order of urgency."""
 

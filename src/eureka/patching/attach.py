@@ -52,6 +52,8 @@ __all__ = [
 MIXINS: dict[str, Any] = {"multihead": MultiheadSite, "hugging_face": HuggingFaceSite, "call": CallSite, "by_hand": ByHandSite}
 SWITCHES = "_eureka_switches"
 """The attribute of a module that holds what `_switch` changed: by attribute, the value before and the owners."""
+SET_ASIDE = "_eureka_compiled"
+"""The attribute of a module that holds its `CompiledCall`."""
 
 
 def attached(
@@ -79,6 +81,8 @@ def attached(
                 slot.observers[owner] = partial(observer, site)
             update_submodule(site.module, site.submodule)
         _switch_fast_paths(model, sites, owner)
+        if observer is not None:
+            _set_compiled_aside(model, owner)
         return stack.pop_all()
 
 
@@ -91,6 +95,7 @@ def detach_all(model: nn.Module) -> int:
                 _detach(module, name, None)
                 count += 1
             _switch_back(module, None)
+            _bring_compiled_back(module, None)
     return count
 
 
@@ -100,6 +105,7 @@ def _detach_owner(model: nn.Module, sites: Sequence[Site], owner: str) -> None:
             _detach(site.module, site.submodule, owner)
         for module in model.modules():
             _switch_back(module, owner)
+            _bring_compiled_back(module, owner)
 
 
 def _detach(module: nn.Module, name: str, owner: str | None) -> None:
@@ -180,6 +186,39 @@ def _switch_back(module: nn.Module, owner: str | None) -> None:
             del switched[attribute]
     if not switched:
         del module.__dict__[SWITCHES]
+
+
+class CompiledCall:
+    """What ``compile()`` made of a module that is observed, and who observes it. In a copy or a pickle it is empty."""
+
+    def __init__(self, call: Any = None) -> None:
+        self.call = call
+        self.owners: list[str] = []
+
+    def __reduce__(self) -> Any:
+        return CompiledCall, ()
+
+
+def _set_compiled_aside(model: nn.Module, owner: str) -> None:
+    """Let the modules that ``compile()`` compiled in place run as they are written: compiled code calls no observer."""
+    for module in model.modules():
+        if module._compiled_call_impl is not None:
+            module.__dict__[SET_ASIDE] = CompiledCall(module._compiled_call_impl)
+            module._compiled_call_impl = None
+        if SET_ASIDE in module.__dict__:
+            module.__dict__[SET_ASIDE].owners.append(owner)
+
+
+def _bring_compiled_back(module: nn.Module, owner: str | None) -> None:
+    """Undo `_set_compiled_aside` of an owner, or all; a module that was compiled anew meanwhile keeps its new call."""
+    aside = module.__dict__.get(SET_ASIDE)
+    if aside is None:
+        return
+    aside.owners = [other for other in aside.owners if owner is not None and other != owner]
+    if not aside.owners:
+        del module.__dict__[SET_ASIDE]
+        if module._compiled_call_impl is None:
+            module._compiled_call_impl = aside.call
 
 
 class OptimiserSteps:

@@ -65,6 +65,8 @@ class Curve:
     """The epoch of each point, where the file says it."""
     broken: Array = field(default_factory=lambda: np.empty(0))
     """The steps at its end at which the log has no number: nan, inf, or one that is too large."""
+    nan_after: bool = False
+    """Whether the log has nan or inf after its last point where another run goes on: it diverged, or had ended."""
     notes: tuple[str, ...] = ()
     """Which columns were taken and why, and what was done to the rows."""
 
@@ -200,22 +202,32 @@ def _there(table: Table, part: Part) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.isfinite(table.columns[part.column][part.rows])
 
 
-def _until_the_end(table: Table, part: Part) -> Indexes:
-    """The rows of a part that have a number, and those at its end that say that they have none.
+@dataclass(frozen=True)
+class _Ending:
+    rows: Indexes
+    """The rows of a part that have a number, and those at its end that say that they have none."""
+    beside: bool = False
+    """Whether the rows at its end were left out because another run has numbers there."""
 
-    Some programs write nan where nothing was measured. Then others lie between the numbers, too, or another loss has numbers in
-    these rows: what diverges has none left.
+
+def _until_the_end(table: Table, part: Part) -> _Ending:
+    """Where a part ends, and whether it ends with nan.
+
+    Some programs write nan where nothing was measured. Then others lie between the numbers, too, or another loss of this run has
+    numbers in these rows: what diverges has none left. Where runs lie side by side, nan may also fill the rows of one that ended.
     """
     column = table.columns[part.column][part.rows]
     said = part.rows[~np.isnan(column)]
     finite = np.flatnonzero(np.isfinite(column[~np.isnan(column)]))
     between = np.diff(finite, prepend=-1) - 1
-    ending = len(said) - 1 - finite[-1]
-    gone = between.sum() <= FEW_BROKEN * len(finite) and ending > 2 * between.max()
     last = said[finite[-1] + 1 :]
-    others = [table.columns[name] for name in table.numeric if name != part.column and is_loss(run_and_metric(name)[1])]
-    gone = gone and not any(np.isfinite(other[last]).any() for other in others)
-    return said[np.append(finite, np.arange(finite[-1] + 1, len(said)))] if gone else said[finite]
+    if not len(last) or between.sum() > FEW_BROKEN * len(finite) or len(last) <= 2 * between.max():
+        return _Ending(said[finite])
+    losses = [name for name in table.numeric if name != part.column and is_loss(run_and_metric(name)[1])]
+    going_on = {run_and_metric(name)[0] for name in losses if np.isfinite(table.columns[name][last]).any()}
+    if going_on:
+        return _Ending(said[finite], beside=run_and_metric(part.column)[0] not in going_on)
+    return _Ending(said[np.append(finite, np.arange(finite[-1] + 1, len(said)))])
 
 
 def _runs(log: _Opened) -> Iterator[tuple[Part, tuple[str, ...]]]:
@@ -241,8 +253,9 @@ def _by_run(log: _Opened) -> list[list[Part]]:
 def _curve(log: _Opened, part: Part, notes: Sequence[str]) -> Curve:
     """A part with its steps, its rate and its epochs."""
     table, source = log.table, log.source
-    rows = _until_the_end(table, part)
-    whole = _counted_alike(table, part, find_axis(table, rows, part.column, log.step, _numbers(table, part, rows)))
+    ending = _until_the_end(table, part)
+    numbers = _numbers(table, part, ending.rows)
+    whole = _counted_alike(table, part, find_axis(table, ending.rows, part.column, log.step, numbers))
     finite = np.isfinite(table.columns[part.column][whole.rows])
     axis = whole if finite.all() else replace(whole, rows=whole.rows[finite], steps=whole.steps[finite])
     title = f"{source.split} {part.title}".strip()
@@ -264,6 +277,7 @@ def _curve(log: _Opened, part: Part, notes: Sequence[str]) -> Curve:
         rising=is_rising(named) or below_zero,
         epochs=_epochs(table, part, axis),
         broken=whole.steps[~finite],
+        nan_after=ending.beside,
         notes=(*source.notes, *table.notes, *_all_broken(table), *notes, *_choice(part, named, below_zero), *axis.notes),
     )
 
