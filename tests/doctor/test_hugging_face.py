@@ -195,6 +195,7 @@ def test_a_rate_that_is_far_too_small_is_found_in_a_trainer(tmp_path: Path, monk
     monkeypatch.setattr(exam, "STEPS", 24)
     found = eureka.diagnose(make_trainer(tmp_path, learning_rate=1e-8, lr_scheduler_type="constant"))
     assert found.cause == "lr_too_small"
+    assert found.remedies[0] == f"rate_x{found.findings[0].numbers['factor']:.0f}"  # what it has measured is raced first
     assert "1e-8" in found.findings[0].evidence[0]
 
 

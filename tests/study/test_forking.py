@@ -78,9 +78,14 @@ def test_a_remedy_that_changes_nothing_is_left_out(tmp_path: Path, make_tiny: Ca
     assert forks.study.configs[0].training.steps == 40
 
 
+def test_any_multiple_of_the_rate_is_a_remedy(source: RunFolder, tmp_path: Path) -> None:
+    waits, faster = fork_run(source, tmp_path / "race", at=None, names=["rate_x1000"], steps=5).study.configs
+    assert faster.training.lr == 1000 * waits.training.lr
+
+
 def test_a_mistake_is_one_sentence(source: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"unknown remedy of a run folder 'rate_x4'; did you mean 'rate_x3'\?"):
-        fork_run(source, None, at=None, names=["rate_x4"], steps=None)
+    with pytest.raises(RequestError, match=r"unknown remedy of a run folder 'rate_tenths'; did you mean 'rate_tenth'\?"):
+        fork_run(source, None, at=None, names=["rate_tenths"], steps=None)
     with pytest.raises(RequestError, match=r"--at 5: .* has checkpoints of the steps 10, 20 only"):
         fork_run(source, None, at=5, names=None, steps=None)
     with pytest.raises(RequestError, match="is not there; give a folder that `eureka run` has written"):

@@ -33,8 +33,8 @@ def race(
         typer.Option(
             "--remedies",
             metavar="A,B,…|all",
-            help="What to try, as in rate_x10,clear_norm_softmax,norm_softmax; an unknown name lists all. (default: the most"
-            " promising)",
+            help="What to try, as in rate_x10,clear_norm_softmax,norm_softmax; rate_xN is N times the learning rate, an unknown"
+            " name lists all. (default: the most promising)",
         ),
     ] = None,
     steps: Annotated[

@@ -89,8 +89,15 @@ class Diagnosis:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """Which remedies are worth a race (`eureka.race`); none where something has to be mended by hand first."""
-        return proposed(self.cause) if not self.healthy or self.findings[0].kind == "waiting" else ()
+        """Which remedies are worth a race (`eureka.race`); none where something has to be mended by hand first.
+
+        Where a better learning rate was measured, that rate is the first.
+        """
+        if self.healthy and self.findings[0].kind != "waiting":
+            return ()
+        factor = self.findings[0].numbers.get("factor", 1.0) if self.cause == "lr_too_small" else 1.0
+        measured = [f"rate_x{round(factor)}"] if 1.0 < factor < math.inf else []
+        return tuple(dict.fromkeys([*measured, *proposed(self.cause)]))
 
     @property
     def healthy(self) -> bool:

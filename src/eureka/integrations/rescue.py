@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from io import BytesIO
@@ -67,13 +66,6 @@ class RescueRecord:
         return {"eureka/rescue_race_steps": float(self.race_steps), "eureka/rescue_applied": float(self.applied)}
 
 
-def _worth_a_race(found: Diagnosis) -> tuple[str, ...]:
-    """What the diagnosis proposes; where it has measured a better rate, that rate first."""
-    factor = found.findings[0].numbers.get("factor", 1.0) if found.cause == "lr_too_small" else 1.0
-    measured = (f"rate_x{round(factor)}",) if 1.0 < factor < math.inf else ()
-    return tuple(dict.fromkeys([*measured, *found.remedies]))
-
-
 def as_mode(mode: str) -> str:
     if mode not in MODES:
         raise UnknownNameError("rescue", mode, MODES)
@@ -129,7 +121,7 @@ class Rescue:
 
     def _budget(self, step: int, found: Diagnosis) -> tuple[int, tuple[str, ...]]:
         """How far a race of the proposed remedies may go, and which they are."""
-        names, steps = self._kept(_worth_a_race(found)), STEPS
+        names, steps = self._kept(found.remedies), STEPS
         while steps >= LEAST and total(rungs(len(names), steps)) > self.share * step:
             steps //= 2
         return steps, names

@@ -388,7 +388,7 @@ def _choose(one: str | Remedy) -> Remedy:
         if one not in known and (times := RATE_TIMES.fullmatch(one)):
             return made_of(one, f"{float(times[1]):,g} times the learning rate", factor=float(times[1]))
         if one not in known:
-            raise UnknownNameError("remedy", one, known)
+            raise UnknownNameError("remedy", one, [*known, "rate_xN"])
         return known[one]
     if missing := [name for name in ("name", "changes", "apply") if not hasattr(one, name)]:
         raise RequestError(f"{one!r} is no remedy: it has no {missing[0]}; pass a name or an eureka.Remedy.")

@@ -6,6 +6,7 @@ A remedy is a change of the config here, so that its run is a run like any other
 from __future__ import annotations
 
 import io
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ REMEDIES: dict[str, Changes] = {
     "no_weight_decay": _fixed(training__weight_decay=0.0),
 }
 """The remedies that are a change of a config."""
+RATE_TIMES = re.compile(r"rate_x([1-9]\d*)")
+"""A name for any multiple of the learning rate, as in a race of a model."""
 DEFAULT = 8
 
 
@@ -139,10 +142,9 @@ def fork_run(source: RunFolder, folder: Path | None, *, at: int | None, names: S
     base = base.but({"training.steps": step + (steps or base.training.steps), "training.early_stop": True})
     configs, skipped = {"wait": base}, dict[str, str]()
     for name in names if names is not None else list(REMEDIES)[:DEFAULT]:
-        if name not in REMEDIES:
-            raise UnknownNameError("remedy of a run folder", name, REMEDIES)
+        changes = _changes(name)
         try:
-            config = base.but(REMEDIES[name](base))
+            config = base.but(changes(base))
         except RequestError as error:
             skipped[name] = str(error)
             continue
@@ -154,6 +156,14 @@ def fork_run(source: RunFolder, folder: Path | None, *, at: int | None, names: S
     study = ForkedStudy(out, list(configs.values()), source=source, checkpoint=checkpoint)
     names_of = {name: run.folder.name for name, run in zip(configs, study.runs(), strict=True)}
     return Forks(study, step, names_of, skipped)
+
+
+def _changes(name: str) -> Changes:
+    if name not in REMEDIES and (times := RATE_TIMES.fullmatch(name)):
+        return _rate(float(times[1]))
+    if name not in REMEDIES:
+        raise UnknownNameError("remedy of a run folder", name, [*REMEDIES, "rate_xN"])
+    return REMEDIES[name]
 
 
 def _config(source: RunFolder) -> dict[str, Any]:
