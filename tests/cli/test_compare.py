@@ -13,11 +13,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from eureka.cli.run_study import write_summary
+from eureka.cli.main import app
+from eureka.cli.run_study import print_findings, write_summary
 from eureka.config import RunConfig
 from eureka.recipes import recipe
 from eureka.runs import Outcome, RunFolder, find_runs
+from eureka.study.plan import Study
 from eureka.study.summary import summarise
 from eureka.study.survival import Estimate, Times, speed_up
 
@@ -242,3 +245,30 @@ def test_only_the_runs_that_are_asked_for_count_against_the_limit(tmp_path: Path
     refused = eureka(*words, "--max-runs", "1", "--until-sure", cwd=tmp_path)
     assert refused.returncode == 2
     assert "that is a study of 2 runs, more than 1" in refused.stderr
+
+
+def test_arms_without_softmax_beside_them_are_told_why_there_is_no_verdict(tmp_path: Path) -> None:
+    base = recipe("tiles").but({"training.seed": 0, "training.lr": 1e-3})
+    fixes = {"attention.name": ["norm_softmax", "sigmoid", "softmax"]}
+    for folder in Study.over(base, fixes, tmp_path / "runs", "tiles").prepare():
+        folder.write_result(Outcome("finished", 1200, 1.0, 76_800, None, None, (), 0.5, 0.9))
+    words = ["compare", "tiles", "--seeds", "1", "--lr", "1e-3", "--out", str(tmp_path / "runs"), "--fix"]
+    why = "There is no verdict: verdicts compare with softmax, which is not among the arms; "
+    for given, told in (("norm_softmax,sigmoid", True), ("norm_softmax", False), ("softmax,sigmoid", False)):
+        shown = CliRunner().invoke(app, [*words, given], catch_exceptions=False).stdout
+        assert (f"\n{why}add it with --fix softmax,norm_softmax,sigmoid.\n" in shown) is told
+        assert (why in shown) is told
+    file = tmp_path / "study.yaml"
+    file.write_text("recipe: tiles\ngrid: {training.seed: 1, training.lr: [1.0e-3], attention.name: [norm_softmax, sigmoid]}")
+    shown = CliRunner().invoke(app, ["study", str(file), "--out", str(tmp_path / "runs")], catch_exceptions=False).stdout
+    assert f"{why}add `attention.name: softmax` to the variants or the grid of its file.\n" in shown
+
+
+def test_only_the_conditions_without_softmax_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fixes = ("norm_softmax", "sigmoid", "softmax")
+    changes = [{"attention.name": fix, "model.dim": dim} for dim in (32, 64) for fix in fixes[: 2 + (dim == 64)]]
+    summary = summarise(Study.of(recipe("tiles"), changes, tmp_path, "tiles").prepare())
+    print_findings(summary, plateaus=1, add_softmax="add it")
+    assert "There is no verdict for model.dim 32: verdicts compare with softmax" in capsys.readouterr().out
+    print_findings(summary, plateaus=1)
+    assert "There is no verdict" not in capsys.readouterr().out

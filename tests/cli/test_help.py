@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from eureka.cli.compare import compare
+from eureka.cli.main import app
+from eureka.cli.race import race
 from eureka.cli.run_study import _not_finished
 from eureka.config import RunConfig
+from eureka.models.start import STARTS
+from eureka.recipes import RECIPES, recipe
 from eureka.study.plan import Study
 
 
@@ -62,3 +70,27 @@ def test_a_budget_that_is_too_small_says_what_was_not_started(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("The budget of 0.01s has ended. 2 runs of 2 not started (softmax, lr 0.0003, seed 0; norm_softmax,")
+
+
+def test_the_help_of_start_names_every_start_and_the_default() -> None:
+    told = inspect.signature(compare, eval_str=True).parameters["start"].annotation.__metadata__[0].help
+    assert ",".join(STARTS) in told
+    starts = {recipe(name).to_json()["model"].get("start", "paper") for name in RECIPES}
+    assert [f"(default: {start})" in told for start in starts] == [True]
+
+
+def test_the_help_of_race_says_which_options_are_for_what(tmp_path: Path) -> None:
+    told = " ".join(str(race.__doc__).split())
+    found = re.search(r"(--at.*) are for a run folder only; (--seed) is for MODULE:FUNCTION only", told)
+    assert found is not None
+    of_runs, of_functions = (re.findall(r"--\w+", words) for words in found.groups())
+    values = {"--on": "ray", "--budget": "1m"}
+    for options, what, why in (
+        (of_runs, "module:function", "of a run folder only"),
+        (of_functions, str(tmp_path), "of a function only"),
+    ):
+        for option in options:
+            done = CliRunner().invoke(app, ["race", what, option, values.get(option, "1")])
+            assert why in str(done.exception)
+    others = {"remedies", "steps", "json", "what"}
+    assert {*inspect.signature(race).parameters} == others | {option.removeprefix("--") for option in of_runs + of_functions}

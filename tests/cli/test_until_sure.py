@@ -102,6 +102,22 @@ def test_a_real_round_then_a_budget_that_ends_and_the_same_command_again(tmp_pat
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+def test_a_run_of_another_process_is_waited_for(tmp_path: Path) -> None:
+    plant(tmp_path, 5, 5)
+    base = recipe("tiles").but(TINY | {"training.seed": 5, "training.lr": 1e-3})
+    [held] = Study.over(base, {"attention.name": ["softmax"]}, tmp_path / "runs" / "tiles", "tiles").prepare()
+    command = [sys.executable, "-m", "eureka", "compare", "tiles", "--lr", "1e-3", *SETS, "--until-sure", "--seeds", "6"]
+    with held.held():
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        told = next((line for line in process.stderr if line.startswith(("Another", "eureka: "))), "")
+        assert told == "Another process is at work on 1 run of this round; waiting for it.\n"
+        held.write_result(Outcome("finished", 40, 60.0, 640, None, None, (), 0.5, 0.9))
+    shown, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "p = 0.12, n = 6; the last look was after 6 seeds" in shown
+
+
 def test_the_help_names_the_looks_that_there_are() -> None:
     assert f"looks after {', '.join(map(str, SEEDS[:-1]))} and {SEEDS[-1]} seeds" in str(compare.__doc__)
 

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from scipy.stats import binomtest
 
 from eureka.report.comparisons import WaitingCurve, comparisons_csv, verdicts, waiting_figure
 from eureka.report.groups import Groups
@@ -152,8 +153,10 @@ def kaplan_meier(steps: list[int | None], at: float) -> tuple[float, float, floa
         events = steps.count(moment)
         share *= 1 - events / risk
         variance += events / (risk * (risk - events)) if risk > events else math.inf
-    if share in (0, 1):
-        return share, share, share
+    if share == 1:
+        return 1.0, 1.0, 1.0
+    if share == 0:  # n of n have left: Clopper and Pearson's end for 0 of n
+        return 0.0, 0.0, float(binomtest(0, len(steps)).proportion_ci(method="exact").high)
     half = 1.959964 * math.sqrt(variance) / abs(math.log(share))
     low, high = (math.exp(-math.exp(math.log(-math.log(share)) + sign * half)) for sign in (1, -1))
     return share, low, high

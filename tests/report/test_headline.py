@@ -54,7 +54,20 @@ def test_fixes_that_are_alike_are_said_to_be(tmp_path: Path, plant: Any, conclud
 
 def test_a_fix_that_hurts_is_said_to(tmp_path: Path, plant: Any, concluded: Said) -> None:
     plant_leaps(tmp_path, plant, {"softmax": 300, "norm_softmax": None})
-    assert concluded(tmp_path) == "No fix helps here, and norm_softmax hurts: its runs leave the plateau 3.5× later."
+    assert concluded(tmp_path) == "No fix is seen to help here, and norm_softmax hurts: its runs leave the plateau 3.5× later."
+
+
+def test_a_fix_that_helps_only_beside_a_worse_start_is_not_said_to_help(tmp_path: Path, plant: Any, concluded: Said) -> None:
+    plant_leaps(tmp_path, plant, {"softmax": 200})
+    plant_leaps(tmp_path, plant, {"softmax": 900, "norm_softmax": 500}, **{"model.start": "clear"})
+    assert "helps here" not in concluded(tmp_path)
+    assert "hurts" in concluded(tmp_path)
+
+
+def test_a_fix_that_helps_in_one_setting_and_hurts_in_another_is_told_both(tmp_path: Path, plant: Any, concluded: Said) -> None:
+    plant_leaps(tmp_path, plant, {"softmax": 800, "norm_softmax": 200}, **{"training.batch_size": 64})
+    plant_leaps(tmp_path, plant, {"softmax": 200, "norm_softmax": 800}, **{"training.batch_size": 128})
+    assert concluded(tmp_path) == "norm_softmax helps in 1 of 2 settings and hurts in 1, as far as it is decided."
 
 
 def test_over_several_settings_it_says_in_how_many(tmp_path: Path, plant: Any, concluded: Said) -> None:

@@ -153,3 +153,12 @@ def test_the_median_step_of_leaving_a_level_counts_a_run_that_stayed_as_later_th
     assert [cell(first, both, later).median_left_step(level) for level in (0, 1)] == [200, 400]
     assert cell(first, first, both).median_left_step(1) is None
     assert cell(both, None).median_left_step(0) is None  # of one run it is not known
+
+
+def test_a_seed_counts_once_and_the_run_that_ended_is_kept(make_run: MakeRun) -> None:
+    probed = [make_run({"training.seed": seed, "training.probe_every": 0}, 500 + seed) for seed in (0, 1)]
+    again = [make_run({"training.seed": seed, "training.probe_every": 50}, 500 + seed, ended=seed == 0) for seed in (0, 1)]
+    grouping = group_runs([*again, *probed])
+    [cell] = grouping.cells
+    assert (cell.seeds, cell.eureka_steps) == ([0, 1], [500, 501])
+    assert grouping.repeated == 2

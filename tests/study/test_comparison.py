@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from eureka.runs import Run
+from eureka.runs import Run, RunFolder
 from eureka.study.arms import group_runs
-from eureka.study.comparison import Comparison, compare_arms, holm, smallest_p
+from eureka.study.comparison import Comparison, compare_arms, corrected, holm, judged_runs, smallest_p
 from eureka.study.survival import Estimate
 
 Plant = Callable[..., Run]
@@ -68,7 +69,63 @@ def test_a_ratio_that_one_run_turns_round_is_not_claimed(plant: Plant) -> None:
     [found] = compare(runs)
     assert found.p_value < 0.05
     assert found.verdict.startswith("not clear, most runs say the opposite: 1.2× later [")
+    assert found.standing == "unclear"
+
+
+def test_a_small_difference_that_is_decided_is_told_in_two_decimals(plant: Plant) -> None:
+    runs = [plant("softmax", 1e-3, s, 620 + s) for s in range(6)] + [plant("norm_softmax", 1e-3, s, 600 + s) for s in range(6)]
+    [found] = compare(runs)
+    assert found.standing == "sooner"
+    assert found.verdict.startswith("1.03× sooner [")
+
+
+def test_nothing_is_decided_while_runs_are_under_way(plant: Plant, tmp_path: Path) -> None:
+    """Those that leap end first: of eight runs, the four that have ended all leapt."""
+    runs = [plant("softmax", 1e-3, s, 500 + s) for s in range(8)] + [plant("norm_softmax", 1e-3, s, 200 + s) for s in range(4)]
+    waiting = [replace(plant("norm_softmax", 1e-3, s, None), outcome=None) for s in range(4, 8)]
+    [before] = compare([*runs, *waiting])
+    assert before.standing == "sooner"
+    begun = [replace(run, folder=RunFolder(tmp_path / str(i))) for i, run in enumerate(waiting)]
+    for run in begun:
+        run.folder.path.mkdir()
+        run.folder.metrics_file.touch()
+    [found] = compare([*runs, *begun])
     assert found.standing == "open"
+    assert found.verdict == "not decided yet, 4 runs under way: 2.5× sooner so far"
+
+
+def test_a_rate_with_few_seeds_is_not_the_best_one(plant: Plant) -> None:
+    runs = [plant("softmax", 1e-3, s, 900 + 10 * s) for s in range(10)]
+    runs += [plant("norm_softmax", 1e-3, s, 300 + 10 * s) for s in range(10)]
+    [alone] = compare(runs)
+    [found] = compare([*runs, plant("norm_softmax", 3e-3, 0, 100)])
+    assert (found.best_lr, found.runs, found.p_value) == (alone.best_lr, 10, alone.p_value)
+
+
+def test_halves_go_by_seeds_where_a_rate_lacks_some(plant: Plant) -> None:
+    rates = {1e-3: range(6), 3e-3: range(1, 6)}
+    [arm] = group_runs([plant("softmax", lr, s, 500) for lr, seeds in rates.items() for s in seeds]).conditions[0].arms
+    seen: list[list[set[int]]] = []
+
+    def first(choices: Mapping[float, Sequence[Run]]) -> float:
+        seen.append([{run.config.seed for run in runs} for runs in choices.values()])
+        return min(choices)
+
+    judged_runs(arm, first)
+    assert seen[1:] == [[{1, 3, 5}, {1, 3, 5}], [{0, 2, 4}, {2, 4}]]
+
+
+def test_a_comparison_that_could_not_be_decided_takes_no_share_of_the_others() -> None:
+    assert corrected([0.029, 0.4], [0.029, 0.2]) == [0.029, None]
+    assert corrected([0.01, 0.02], [0.01, 0.01]) == holm([0.01, 0.02])
+    assert corrected([], []) == []
+
+
+def test_four_runs_a_side_decide_whatever_a_single_run_of_a_third_arm_does(plant: Plant) -> None:
+    runs = [plant("softmax", 1e-3, s, 900 + s) for s in range(4)] + [plant("norm_softmax", 1e-3, s, 300 + s) for s in range(4)]
+    single, of_four = compare([*runs, plant("qk_norm", 1e-3, 0, 300)])[::-1]
+    assert (single.arm.label, single.standing) == ("qk_norm", "too few")
+    assert (of_four.standing, of_four.p_corrected) == ("sooner", of_four.p_value)
 
 
 def test_three_seeds_are_not_enough_to_tell(plant: Plant) -> None:
@@ -173,7 +230,7 @@ def test_a_comparison_is_a_document_that_names_fix_baseline_and_condition(plant:
     document = compare(runs)[0].to_json()
     assert list(document)[:3] == ["fix", "baseline", "best_lr"]
     assert (document["fix"], document["baseline"], document["setting"]) == ("qk_norm", "softmax", {"training.batch_size": 64})
-    assert document["median_step"] == {"value": 500.0, "low": 500.0, "high": 500.0}
+    assert document["median_step"] == {"value": 500.0, "low": 500.0, "high": None}
     json.dumps(document, allow_nan=False)
 
 

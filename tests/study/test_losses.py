@@ -12,7 +12,7 @@ import pytest
 from eureka.runs import Run
 from eureka.study.arms import group_runs
 from eureka.study.comparison import holm
-from eureka.study.losses import compare_losses, median_loss
+from eureka.study.losses import after_steps, compare_losses, median_loss
 
 MakeRun = Callable[..., Run]
 MakeRuns = Callable[..., list[Run]]
@@ -82,7 +82,7 @@ def test_a_run_that_diverged_is_the_worst(make_runs: MakeRuns) -> None:
     runs = make_runs("softmax", [2.0, 2.1, 2.2, 2.3]) + make_runs("norm_softmax", [math.inf] * 4)
     [one] = compare_losses(group_runs(runs))
     assert one.loss is None
-    assert one.verdict == "no difference that can be told, because too many runs diverged, p = 0.029, n = 4 (– against 2.150)"
+    assert one.verdict == "higher, since 4 of 4 runs diverged against 0 of 4, p = 0.029, n = 4 (– against 2.150)"
     assert median_loss(runs[4:]) is None
 
 
@@ -91,3 +91,15 @@ def test_p_values_are_corrected_for_all_comparisons(make_runs: MakeRuns) -> None
     found = compare_losses(group_runs(make_runs("softmax", high) + make_runs("norm_softmax", low) + make_runs("qk_norm", low)))
     assert [one.p_corrected for one in found] == holm([one.p_value for one in found])
     assert all(one.p_corrected > one.p_value for one in found)
+
+
+def test_arms_that_all_diverge_have_no_losses_to_compare(make_runs: MakeRuns) -> None:
+    runs = make_runs("softmax", [math.inf] * 4) + make_runs("norm_softmax", [math.inf] * 4)
+    [one] = compare_losses(group_runs(runs))
+    assert one.verdict.startswith("no difference seen: no losses to compare, since 4 of 4 runs diverged against 4 of 4, p = 1")
+
+
+def test_settings_that_differ_in_steps_are_not_told_as_one_number(make_runs: MakeRuns) -> None:
+    one = compare_losses(group_runs(make_runs("softmax", [2.0] * 4) + make_runs("norm_softmax", [1.0] * 4)))
+    assert after_steps(one) == f"{one[0].steps:,} steps"
+    assert after_steps([*one, replace(one[0], steps=2 * one[0].steps)]) == "all steps"

@@ -116,6 +116,14 @@ def test_every_problem_is_told_at_once_with_the_nearest_key(tmp_path: Path) -> N
         ("recipe: tiles\ngrid: [1, 2]", "'grid' must map config keys to lists of values."),
         ("recipe: tiles\nvariants: {a: b}", "'variants' must be a list of maps"),
         ("recipe: tiles\ngrid: {training.seed: 0}", "at least one seed is needed"),
+        ("recipe: tiles\ngrid: {training.lr: []}", "training.lr: []: the list is empty; give it a value, or leave the key out."),
+        ("recipe: tiles\ngrid: {training.seed: [], model.dim: []}", "out. model.dim: []: the list is empty"),
+        ("recipe: tiles\ngrid: {training.seed: '3'}", 'training.seed: "3": expected a number of seeds, as in 6, or a list'),
+        ("recipe: tiles\ngrid: {training.seed: 3.0}", "training.seed: 3.0: expected a number of seeds"),
+        ("recipe: tiles\ngrid: {training.seed: true}", "training.seed: true: expected a number of seeds"),
+        ("recipe: tiles\ngrid: {training.seed: [0, '3']}", 'training.seed: "3": expected'),
+        ("recipe: tiles\ngrid: {training.seed: [0, false]}", "training.seed: false: expected"),
+        ("recipe: tiles\ngrid: {training.seed: [1.0]}", "training.seed: 1.0: expected"),
         ("recipe: [", "is not YAML"),
         ("just a text", "holds no study"),
         ("", "holds no study"),
@@ -125,6 +133,12 @@ def test_a_mistake_in_the_file_is_one_sentence_with_its_name(tmp_path: Path, tex
     with pytest.raises(RequestError, match=r"plan\.yaml") as caught:
         read_plan(plan(tmp_path, text), tmp_path)
     assert sentence in str(caught.value)
+
+
+def test_seeds_are_a_number_of_them_or_a_list(tmp_path: Path) -> None:
+    for given, seeds in (("3", [0, 1, 2]), ("[3]", [3]), ("[4, 0]", [4, 0])):
+        study = read_plan(plan(tmp_path, f"recipe: tiles\ngrid: {{training.seed: {given}}}"), tmp_path)
+        assert [config.training.seed for config in study.configs] == seeds
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
@@ -140,8 +154,19 @@ def test_a_file_can_name_several_studies_each_with_a_folder_of_its_own(tmp_path:
         (tmp_path / "out" / "a", "tiles", 2),
         (tmp_path / "out" / "b", "digits", 3),
     ]
+    assert len(read_plans(plan(tmp_path, "studies: [a.yaml, ./a.yaml]"), tmp_path / "out")) == 1
     [alone] = read_plans(tmp_path / "a.yaml", tmp_path / "out")
     assert alone.folder == tmp_path / "out"
+
+
+@pytest.mark.parametrize("files", [("a/x.yaml", "b/x.yaml"), ("x.yaml", "x.yml")])
+def test_two_studies_that_would_share_a_folder_are_refused(tmp_path: Path, files: tuple[str, str]) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("recipe: tiles")
+    told = rf"plan\.yaml: {files[0]} and {files[1]} would both keep their runs in \S+out/x; give one file another name\.$"
+    with pytest.raises(RequestError, match=told):
+        read_plans(plan(tmp_path, f"studies: [{', '.join(files)}]"), tmp_path / "out")
 
 
 @pytest.mark.parametrize("text", ["studies: a.yaml", "studies: []", "studies: [1]", "studies: [a.yaml]\nrecipe: tiles"])
@@ -158,6 +183,14 @@ def test_outcomes_of_the_same_configs_are_taken_and_a_run_that_has_begun_is_left
     other = replace(OUTCOME, steps=8)
     assert study.take({begun.name: other, ended.name: other, absent.name: other, "another": other}) == 1
     assert [run.result() for run in study.prepare()] == [None, OUTCOME, other]
+
+
+def test_a_table_with_more_steps_than_a_run_was_to_have_is_refused(tiny: RunConfig, tmp_path: Path) -> None:
+    study = Study.over(tiny, {"training.seed": [0, 1]}, tmp_path)
+    name = run_name(study.configs[1])
+    study.check_known({name: replace(OUTCOME, steps=24), "another": replace(OUTCOME, steps=99)}, tmp_path / "known.csv")
+    with pytest.raises(RequestError, match=rf"known\.csv: {name} has steps = 25, and in this study it has at most 24\.$"):
+        study.check_known({name: replace(OUTCOME, steps=25)}, tmp_path / "known.csv")
 
 
 def test_the_study_of_tiles_is_seven_arms_at_five_rates_with_six_seeds(tmp_path: Path) -> None:

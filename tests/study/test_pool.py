@@ -15,7 +15,7 @@ import pytest
 from eureka.config import RunConfig
 from eureka.errors import WorkError
 from eureka.experiment import run
-from eureka.runs import RunFolder
+from eureka.runs import Outcome, RunFolder
 from eureka.study.plan import Study
 from eureka.study.pool import LocalPool, check_failures, longest_first
 from eureka.study.summary import summarise
@@ -133,6 +133,18 @@ def test_a_run_that_cannot_be_done_gives_its_reason(tiny: RunConfig, tmp_path: P
     ]
 
 
+def test_a_run_that_another_process_ends_meanwhile_is_no_failure(tiny: RunConfig, tmp_path: Path) -> None:
+    held, free = Study.over(tiny, {"training.seed": [0, 1]}, tmp_path).prepare()
+
+    def end_it(running: Sequence[RunFolder]) -> None:
+        if free in running and held.result() is None:  # one at a time: the other run was given up before
+            held.write_result(Outcome("finished", 24, 1.0, 384, None, None, (), 0.1, 0.9))
+
+    with held.held():
+        assert LocalPool(1).run([held, free], end_it) == []
+    assert free.result() is not None
+
+
 def test_workers_stop_by_themselves_after_their_parent_was_killed(tiny: RunConfig, tmp_path: Path) -> None:
     config = tiny.but({"training.steps": 200_000})
     [folder] = Study.over(config, {"training.seed": [0]}, tmp_path).prepare()
@@ -186,3 +198,11 @@ def test_a_budget_ends_the_study_early_and_loses_nothing(tiny: RunConfig, tmp_pa
 def test_the_longest_runs_are_begun_first(tiny: RunConfig, tmp_path: Path) -> None:
     folders = Study.over(tiny, {"training.steps": [20, 80, 40]}, tmp_path).prepare()
     assert [config.steps for folder in longest_first(folders) if (config := folder.config())] == [80, 40, 20]
+
+
+def test_what_is_left_of_a_run_is_read_off_the_last_line_of_its_log(tiny: RunConfig, tmp_path: Path) -> None:
+    begun, new = Study.over(tiny, {"training.steps": [80, 60]}, tmp_path).prepare()
+    assert longest_first([new, begun]) == [begun, new]
+    last = '{"step": 40, "train_loss": 1, "train_accuracy": 1, "validation_loss": 1, "validation_accuracy": 1, "lr": 1}'
+    begun.metrics_file.write_text(f"a line that nobody reads\n{last}\n{{torn")
+    assert longest_first([begun, new]) == [new, begun]

@@ -71,11 +71,43 @@ def test_a_table_without_the_leaps_from_each_level_says_that_they_are_not_known(
         ("", "it has no column 'run'"),
         ("a,b\n1,2\n", "it has no column 'run'"),
         ("run,status\nx,finished\n", "it has no column 'steps'"),
-        (f"run,{','.join(OUTCOMES)}\nx,finished,many,1,1,,,1,1\n", "a value is not what a study writes"),
-        (f"run,{','.join(OUTCOMES)}\nx,perhaps,1,1,1,,,1,1\n", "a value is not what a study writes"),
+        (f"run,{','.join(OUTCOMES)}\nx,finished,many,1,1,,,1,1\n", "a value of x is not what a study writes"),
+        (f"run,{','.join(OUTCOMES)}\nx,perhaps,1,1,1,,,1,1\n", "a value of x is not what a study writes"),
     ],
 )
 def test_another_table_is_refused_in_one_sentence(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "other.csv").write_text(text)
     with pytest.raises(RequestError, match=rf"other\.csv is not the runs\.csv of a study: {why}\.$"):
         read_outcomes(tmp_path / "other.csv")
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ("finished,50,800,1,20,999999,0.1,0.9,", "eureka_step = 999999 and steps = 50"),
+        ("finished,50,800,1,0,0,0.1,0.9,", "eureka_step = 0 and steps = 50"),
+        ("finished,50,800,1,-5,-5,0.1,0.9,", "eureka_step = -5 and steps = 50"),
+        ("finished,50,800,1,40,30,0.1,0.9,", "onset_step = 40 and eureka_step = 30"),
+        ("finished,50,800,1,20,,0.1,0.9,", "onset_step = 20 and eureka_step = None"),
+        ("finished,50,800,1,20,30,0.1,0.9,0 20 60", "the step of a leap = 60 and steps = 50"),
+        ("finished,-50,800,1,,,0.1,0.9,", "steps = -50"),
+        ("finished,50,-800,1,,,0.1,0.9,", "samples = -800"),
+        ("finished,50,800,NaN,,,0.1,0.9,", "seconds = nan"),
+        ("finished,50,800,1,,,NaN,0.9,", "final_loss = nan and status = finished"),
+        ("stopped_early,50,800,1,20,30,Infinity,0.9,", "final_loss = inf and status = stopped_early"),
+        ("finished,50,800,1,,,,0.9,", "final_loss = None and status = finished"),
+        ("finished,50,800,1,,,0.1,NaN,", "final_accuracy = nan"),
+    ],
+)
+def test_an_outcome_that_no_run_has_is_refused_with_its_run_and_value(tmp_path: Path, values: str, why: str) -> None:
+    head = f"run,{','.join(OUTCOMES)},leaps\na,finished,50,800,1,20,30,0.1,0.9,\n"
+    (tmp_path / "known.csv").write_text(f"{head}x,{values}\n")
+    told = rf"known\.csv is not the runs\.csv of a study: x has {why}, which no run has\.$"
+    with pytest.raises(RequestError, match=told):
+        read_outcomes(tmp_path / "known.csv")
+
+
+def test_a_run_that_diverged_needs_no_loss(tmp_path: Path) -> None:
+    rows = "x,diverged,50,800,1,,,,\ny,diverged,50,800,1,50,50,NaN,0.1\n"
+    (tmp_path / "known.csv").write_text(f"run,{','.join(OUTCOMES)}\n{rows}")
+    assert [one.status for one in read_outcomes(tmp_path / "known.csv").values()] == ["diverged", "diverged"]

@@ -70,6 +70,18 @@ def test_without_censoring_mean_and_variance_are_the_plain_ones() -> None:
     assert float(variance) == pytest.approx(steps.var(ddof=1) / 4)
 
 
+@pytest.mark.parametrize(("runs", "known"), [(1, False), (3, False), (5, False), (6, True)])
+def test_a_few_runs_leave_the_end_of_the_medians_interval_open(runs: int, known: bool) -> None:
+    found = median_time(times([500] * runs, [1200] * runs))
+    assert found.value == 500
+    assert (found.high is not None) == known
+
+
+def test_runs_that_all_agree_have_a_mean_without_an_interval() -> None:
+    found = restricted_mean(times([None] * 4, [1200] * 4), 1200)
+    assert (found.value, found.low, found.high) == (1200, None, None)
+
+
 def test_the_median_is_unknown_when_half_of_the_runs_never_leave() -> None:
     assert median_time(times([500, None, None], [1200] * 3)).value is None
     assert median_time(times([500, 600, None], [1200] * 3)).value == 600
@@ -136,9 +148,45 @@ def test_the_interval_of_the_speed_up_covers_at_its_nominal_rate(n: int) -> None
     studies = 400
     covered = 0
     for _ in range(studies):
-        found = speed_up(simulate(rng, n, 1000, 1200), simulate(rng, n, 500, 1200), 1200, resamples=400)
+        found = speed_up(simulate(rng, n, 1000, 1200), simulate(rng, n, 500, 1200), 1200)
         covered += found.low is not None and found.high is not None and found.low <= truth <= found.high
     assert 0.91 <= covered / studies <= 0.99
+
+
+@pytest.mark.parametrize(("share", "n", "least"), [(0.8, 5, 0.6), (0.8, 10, 0.8), (0.5, 10, 0.9)])
+def test_the_interval_covers_less_often_where_few_runs_never_leap_and_is_never_absurd(share: float, n: int, least: float) -> None:
+    """Waits near 400 steps, or none: the harder, the rarer a run without a leap is among those that were run."""
+    rng, horizon = np.random.default_rng(5), 3000.0
+    truth = (share * 400 + (1 - share) * horizon) / 600
+    covered, studies = 0, 400
+    for _ in range(studies):
+        leap, mine, theirs = rng.random(n) < share, rng.normal(400, 20, n), rng.normal(600, 20, n)
+        found = speed_up(Times(np.where(leap, mine, horizon), leap), Times(theirs, np.ones(n, dtype=bool)), horizon)
+        assert found.low is not None
+        assert found.high is not None
+        assert 0.01 < found.low <= found.high < 100
+        covered += found.low <= truth <= found.high
+    assert least <= covered / studies <= 1.0
+
+
+def test_one_run_that_never_leaps_does_not_blow_up_the_interval() -> None:
+    late = times([8000, 8000, 8000, 8000, 8025, None], [100_000] * 6)
+    found = speed_up(times([10_000, 10_000, 10_025, 10_000, 10_000, 10_000], [100_000] * 6), late, 100_000)
+    assert found.low is not None
+    assert found.high is not None
+    assert 0.01 < found.low < found.high < 100
+
+
+def test_the_interval_is_welchs_of_the_logarithm() -> None:
+    """Without censoring, by the delta method and scipy's degrees of freedom."""
+    a, b = np.array([900.0, 1100.0, 1000.0, 1150.0]), np.array([300.0, 420.0, 380.0, 350.0, 400.0])
+    found = speed_up(Times(a, np.ones(4, dtype=bool)), Times(b, np.ones(5, dtype=bool)), 5000.0)
+    as_logs = stats.ttest_ind(
+        a / a.mean(), b / b.mean(), equal_var=False
+    ).confidence_interval()  # means of 1, variances as of logs
+    half = (as_logs.high - as_logs.low) / 2
+    assert found.low == pytest.approx(a.mean() / b.mean() * np.exp(-half))
+    assert found.high == pytest.approx(a.mean() / b.mean() * np.exp(half))
 
 
 def test_a_speed_up_of_runs_that_all_agree_has_no_interval() -> None:
@@ -166,12 +214,3 @@ def test_the_normal_law_for_many_runs_agrees_with_dealing_them(monkeypatch: pyte
             normal = log_rank(a, b), survival.log_rank_sides(a, b)
         assert normal[0] == pytest.approx(dealt[0], abs=0.01)
         assert normal[1] == pytest.approx(dealt[1], abs=0.01)
-
-
-def test_resamples_in_blocks_are_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
-    a, b = (Times(rng.integers(100, 900, 40).astype(float), rng.random(40) < 0.8) for _ in range(2))
-    whole = speed_up(a, b, 900)
-    monkeypatch.setattr(survival, "BLOCK", 400)
-    parts = speed_up(a, b, 900)
-    assert (parts.value, parts.low, parts.high) == pytest.approx((whole.value, whole.low, whole.high), rel=0.1)

@@ -30,6 +30,14 @@ REFUSED = {
     "a seed above 2⁶³": (f"recipe: tiles\nset: {{training.seed: {2**63}}}\n", "seed = 9223372036854775808 should be less"),
     "a million threads": ("recipe: tiles\nset: {training.threads: 1000000}\n", "threads = 1000000 should be less"),
     "a million blocks": ("recipe: tiles\nset: {model.depth: 1000000}\n", "depth = 1000000 should be less"),
+    "a key twice": (
+        "recipe: tiles\nset: {}\nrecipe: digits\n",
+        "study.yaml: the key 'recipe' is there again in line 3; leave out one.",
+    ),
+    "a key twice, once in quotes": (
+        "recipe: tiles\nvariants:\n- {training.lr: 1, 'training.lr': 2}\n",
+        "the key 'training.lr' is there again in line 3",
+    ),
     "nothing": ("", "holds no study"),
     "too large": ("#" * 1_000_001, "larger than 1,000,000 bytes"),
 }
@@ -58,6 +66,14 @@ def test_aliases_that_people_write_are_followed(tmp_path: Path) -> None:
     file.write_text("recipe: tiles\nset: &same {training.steps: 300}\nvariants: [*same, {training.steps: 400}]\n")
     (study,) = read_plans(file, tmp_path / "runs")
     assert [config.training.steps for config in study.configs] == [300, 400]
+
+
+def test_a_map_may_change_what_it_takes_from_others(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    maps = "[&a {training.steps: 300}, &b {model.dim: 32}, {<<: *a, <<: *b, training.steps: 400}]"
+    file.write_text(f"recipe: tiles\nvariants: {maps}\n")
+    (study,) = read_plans(file, tmp_path / "runs")
+    assert [config.training.steps for config in study.configs] == [300, 1200, 400]
 
 
 def test_more_runs_are_made_when_they_are_asked_for(tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ def compare(
         str | None,
         typer.Option(
             metavar="A,B,…",
-            help="How the model starts; `eureka fixes` lists them. (default: the recipe's)",
+            help="How the model starts: paper,clear_positions,clear, or some of them; `eureka fixes` says what they are."
+            " (default: paper)",
             autocompletion=complete_starts,
         ),
     ] = None,
@@ -75,9 +76,10 @@ def compare(
 
     Runs are kept: the same command again completes what is missing, and more seeds or fixes reuse what is there.
 
-    With --until-sure it looks after 6, 9, 14, 20 and 30 seeds (fewer looks where many fixes and rates are compared at once), ends
-    what is decided, gives up what hardly could be, and adds seeds to the rest, at the learning rates that are not beaten yet.
-    All looks together claim a difference where there is none in at most 5 % of studies. Waits are taken at each fix's best rate.
+    With --until-sure it looks after 6, 9, 14, 20 and 30 seeds (fewer looks where many fixes and rates are compared at once).
+    It stops comparisons that are decided, drops those that 30 seeds could hardly decide, and adds seeds to the rest, only at
+    learning rates that may still be best. All looks together claim a difference where there is none in at most 5 % of studies.
+    Waits are taken at each fix's best rate.
     """
     from eureka.study.plan import LARGEST_COUNT
     from eureka.study.sequential import SEEDS
@@ -100,7 +102,8 @@ def compare(
         whole = plan(SEEDS[-1], LARGEST_COUNT)
         run_until_sure(title, whole, most=most, on=on, workers=workers, budget=budget, json=json)
     else:
-        run_study(title, [plan(seeds or 3, max_runs)], on=on, workers=workers, budget=budget, json=json, advise=advise)
+        how, planned = f"add it with --fix softmax,{fix}", [plan(seeds or 3, max_runs)]
+        run_study(title, planned, on=on, workers=workers, budget=budget, json=json, advise=advise, add_softmax=how)
 
 
 def _command(recipe: str, options: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from eureka.cli.options import JsonOption, print_help_alone, print_json
 from eureka.cli.table import print_table
 from eureka.errors import RequestError, WorkError
 
-app = typer.Typer(invoke_without_command=True, help="List, fetch and find the real data that tasks are made of.")
+app = typer.Typer(invoke_without_command=True, help="List, fetch and locate the data sets.")
 
 NamesArgument = Annotated[
     list[str],
@@ -25,7 +25,7 @@ NamesArgument = Annotated[
 
 @app.callback()
 def data(context: typer.Context) -> None:
-    """List, fetch and find the real data that tasks are made of."""
+    """List, fetch and locate the data sets."""
     print_help_alone(context)
 
 

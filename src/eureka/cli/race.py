@@ -49,15 +49,20 @@ def race(
     at: Annotated[
         int | None,
         typer.Option(
-            "--at", metavar="STEP", help="Of a run: fork from the newest checkpoint at or before this step. (default: the last)"
+            "--at",
+            metavar="STEP",
+            help="For a run folder only: fork from the newest checkpoint at or before this step. (default: the last)",
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Of a function: the random numbers that forks draw. (default: 0)")
+        int | None,
+        typer.Option("--seed", metavar="N", help="For MODULE:FUNCTION only: the random numbers that forks draw. (default: 0)"),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Of a run: where the forks are kept. (default: runs/race/RUN-at-STEP)"),
+        typer.Option(
+            "--out", metavar="DIR", help="For a run folder only: where the forks are kept. (default: runs/race/RUN-at-STEP)"
+        ),
     ] = None,
     on: OnOption = "local",
     workers: WorkersOption = None,
@@ -68,6 +73,8 @@ def race(
 
     A run folder is forked from a checkpoint into a study: a run for each remedy, on this machine or on Ray, with a report. A
     function of yours is called once, and the race is run here on copies of what it returns; nothing of yours is changed.
+
+    --at, --out, --on, --workers and --budget are for a run folder only; --seed is for MODULE:FUNCTION only.
     """
     names = None if remedies is None or remedies == "all" else listed("--remedies", remedies, str)
     if ":" in what and not Path(what).exists():

@@ -21,6 +21,7 @@ from eureka.formats import duration, listing, plural
 if TYPE_CHECKING:
     from eureka.config import RunConfig
     from eureka.runs import Level, Run, RunFolder
+    from eureka.study.arms import Grouping
     from eureka.study.comparison import Comparison
     from eureka.study.losses import LossComparison
     from eureka.study.plan import Study
@@ -66,10 +67,12 @@ def run_study(
     budget: str | None,
     json: bool,
     advise: Advise | None = None,
+    add_softmax: str | None = None,
 ) -> None:
     """Bring studies to their end, one after the other, and say what each has found.
 
-    advise   says what to do about a study with too few runs to tell
+    advise        says what to do about a study with too few runs to tell
+    add_softmax   how to add softmax to a study without it; None where that is no question
     """
     from eureka.study.pool import check_failures
 
@@ -87,7 +90,7 @@ def run_study(
         documents.append(document)
         failures += failed
         if not json:
-            print_summary(summary, document, heading=name if len(studies) > 1 else None)
+            print_summary(summary, document, heading=name if len(studies) > 1 else None, add_softmax=add_softmax)
     if json:
         print_json(documents[0] if len(studies) == 1 else {"title": title, "studies": documents})
     check_failures(failures, sum(map(len, folders)))
@@ -233,29 +236,48 @@ def _levels(summary: Summary) -> Sequence[Level]:
     return next(filter(None, (run.folder.levels() for run in summary.runs)), [])
 
 
-def print_summary(summary: Summary, document: dict[str, Any], heading: str | None = None) -> None:
+def print_summary(summary: Summary, document: dict[str, Any], heading: str | None = None, add_softmax: str | None = None) -> None:
     """The tables, a sentence for each comparison, and where the curves are."""
     if heading:
         sys.stdout.write(f"\n{heading}\n")
-    print_findings(summary, plateaus=len(document["levels"]) - 1)
+    print_findings(summary, plateaus=len(document["levels"]) - 1, add_softmax=add_softmax)
     if document["to_decide"]:
         sys.stdout.write(f"{Advice(**document['to_decide'])}\n")
     sys.stdout.write(f"\nCurves of all runs: {document['report']}\n")
 
 
-def print_findings(summary: Summary, *, plateaus: int) -> None:
-    """The tables, and a sentence for each comparison.
+def print_findings(summary: Summary, *, plateaus: int, add_softmax: str | None = None) -> None:
+    """The tables, and a sentence for each comparison; or why there is none.
 
-    plateaus   of the task
+    plateaus      of the task
+    add_softmax   how to add it where it is not among the arms; None says nothing of it
     """
     from eureka.cli.table import print_cells, print_over_rates
 
     print_cells(summary.cells, plateaus=plateaus, losses=bool(summary.losses))
     print_over_rates(summary.over_rates)
     sys.stdout.write("".join(f"{_sentence(comparison)}\n" for comparison in summary.comparisons))
+    if repeated := summary.grouping.repeated:
+        sys.stdout.write(f"Left out: {plural(repeated, 'run')} with the settings and the seed of another one.\n")
+    if add_softmax is not None:
+        sys.stdout.write(_no_verdict(summary.grouping, add_softmax))
     if summary.losses:
-        sys.stdout.write(f"\nLoss after {summary.losses[0].steps:,} steps, each at its own best learning rate:\n")
+        from eureka.study.losses import after_steps
+
+        sys.stdout.write(f"\nLoss after {after_steps(summary.losses)}, each at its own best learning rate:\n")
         sys.stdout.write("".join(f"{_sentence(one)}\n" for one in summary.losses))
+
+
+def _no_verdict(grouping: Grouping, add_softmax: str) -> str:
+    """Why arms are not compared that have no softmax beside them; empty where none are."""
+    from eureka.study.arms import BASELINE
+
+    several = [condition for condition in grouping.conditions if len(condition.arms) > 1]
+    alone = [condition for condition in several if all(arm.key.fix != BASELINE for arm in condition.arms)]
+    if not alone:
+        return ""
+    where = f" for {'; '.join(condition.label for condition in alone)}" if len(alone) < len(several) else ""
+    return f"There is no verdict{where}: verdicts compare with {BASELINE}, which is not among the arms; {add_softmax}.\n"
 
 
 def _sentence(one: Comparison | LossComparison) -> str:

@@ -60,7 +60,8 @@ def study(
     plans = read_plans(path, out or default_folder(path), max_runs or MOST_RUNS)
     if known is not None:
         _take(known, plans)
-    run_study(f"eureka study {path.name}", plans, on=on, workers=workers, budget=budget, json=json)
+    title, how = f"eureka study {path.name}", "add `attention.name: softmax` to the variants or the grid of its file"
+    run_study(title, plans, on=on, workers=workers, budget=budget, json=json, add_softmax=how)
 
 
 def _take(known: Path, plans: Sequence[Study]) -> None:
@@ -68,6 +69,8 @@ def _take(known: Path, plans: Sequence[Study]) -> None:
     from eureka.study.summary import read_outcomes
 
     outcomes = read_outcomes(known)
+    for plan in plans:
+        plan.check_known(outcomes, known)
     taken = sum(plan.take(outcomes) for plan in plans)
     sys.stderr.write(f"{taken} runs are taken from {known}; the report has no curves of them.\n")
 

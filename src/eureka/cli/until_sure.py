@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from eureka.study.rounds import Standing
     from eureka.study.summary import Summary
 
+WAIT_SECONDS = 1.0
+"""How often runs are looked at that other processes hold."""
+
 
 def run_until_sure(title: str, study: Study, *, most: int, on: str, workers: int | None, budget: str | None, json: bool) -> None:
     """Add seeds to a study until all is decided, `most` of them are used, or the budget ends; say what was decided and how."""
@@ -34,6 +37,7 @@ def run_until_sure(title: str, study: Study, *, most: int, on: str, workers: int
         failures = _round(standing, study, pool, end)
         standing = stand(study.runs(), most)
     folders = study.only(standing.needed).prepare()
+    _keep(standing, study)
     summary = Summary(grouped(folders), compare_at_looks(standing), over_rates_at_looks(standing), [])
     document = write_summary(title, study.folder, summary, failures, until_sure=standing.to_json())
     if json:
@@ -50,9 +54,37 @@ def _round(standing: Standing, study: Study, pool: Pool, end: float) -> list[Fai
     assert standing.next_look is not None
     runs = study.runs()
     folders = study.only(standing.missing).prepare()
+    _keep(standing, study)
     sys.stderr.write(f"Round {standing.round} of at most {len(standing.plan)}: {_outlook(standing, runs, pool)}\n")
     sys.stderr.flush()
-    return bring_to_end(pool, read_runs(folders), end - time.monotonic(), _headline(standing, runs, pool))
+    failures = bring_to_end(pool, read_runs(folders), end - time.monotonic(), _headline(standing, runs, pool))
+    return _wait_for_others(failures, end)
+
+
+def _wait_for_others(failures: list[Failure], end: float) -> list[Failure]:
+    """Wait while other processes are at work on all runs that are left; those that then have no result."""
+    from eureka.study.pool import without_result
+
+    told = False
+    while failures:
+        held = {failure.folder.path for failure in failures if failure.folder.at_work()}  # a result is there before it is let go
+        failures = without_result(failures)
+        if time.monotonic() >= end or any(failure.folder.path not in held for failure in failures):
+            break
+        if failures and not told:
+            told = True
+            sys.stderr.write(f"Another process is at work on {plural(len(failures), 'run')} of this round; waiting for it.\n")
+            sys.stderr.flush()
+        time.sleep(WAIT_SECONDS if failures else 0.0)
+    return failures
+
+
+def _keep(standing: Standing, study: Study) -> None:
+    """Write what has been decided beside the runs, for pages that are made from them."""
+    from eureka.study.decided import keep_decided
+    from eureka.study.rounds import compare_at_looks
+
+    keep_decided(study.folder, compare_at_looks(standing), standing.plan[0].seeds)
 
 
 def _outlook(standing: Standing, runs: Sequence[Run], pool: Pool) -> str:
@@ -97,11 +129,10 @@ def how_to_decide(summary: Summary, whole: Study, pool: Pool, command: str) -> A
 
     whole   the study with as many seeds as `command` may add
     """
-    from eureka.study.comparison import enough_runs
     from eureka.study.durations import expected_seconds
     from eureka.study.rounds import stand
 
-    if summary.unfinished or all(enough_runs(one, len(summary.comparisons)) for one in summary.comparisons):
+    if summary.unfinished or not any(one.standing == "too few" for one in summary.comparisons):
         return None
     runs = whole.runs()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from eureka.formats import count, listing, plural, span
@@ -20,21 +21,27 @@ def conclusion(groups: Groups, comparisons: Sequence[Comparison]) -> Sentence:
         return ["It is too early to say which fix helps."]
     if not comparisons:
         return _nothing_compared(groups)
-    several = len({one.condition.key for one in comparisons}) > 1
-    sooner = [one for one in comparisons if one.standing == "sooner"]
+    main = [one for one in comparisons if one.against_main]
+    sooner = [one for one in main if one.standing == "sooner"]
+    if len({one.condition.key for one in main}) > 1 and any(one.standing in ("sooner", "later") for one in main):
+        return _in_settings(groups, main)
     if sooner:
-        return _helps_in_settings(groups, comparisons) if several else _helps(groups, sooner)
-    if any(one.standing == "open" for one in comparisons):
-        return ["There are too few runs yet to tell which fix helps."]
-    if later := [one for one in comparisons if one.standing == "later"]:
+        return _helps(groups, sooner)
+    open_ = any(one.standing in ("too few", "open") for one in main)
+    if later := [one for one in main if one.standing == "later"]:
         worst = min(later, key=_speed_up)
-        return ["No fix helps here, and ", groups.fix(worst.arm.key), " hurts: its runs leave the plateau ", ratio(worst), "."]
+        none = "No fix is decided to help yet, and " if open_ else "No fix is seen to help here, and "
+        return [none, groups.fix(worst.arm.key), " hurts: its runs leave the plateau ", ratio(worst, decided=True), "."]
+    if open_:
+        return ["There are too few runs yet to tell which fix helps."]
+    if any(one.standing == "unclear" for one in main):
+        return ["Which fix helps is not clear: most runs say one thing, and the few that never leave the plateau the other."]
     return ["No fix is seen to make a difference here."]
 
 
 def best_comparison(comparisons: Sequence[Comparison]) -> Comparison | None:
     """Of the fixes that are decided to help, the one that helps most."""
-    return max((one for one in comparisons if one.standing == "sooner"), key=_speed_up, default=None)
+    return max((one for one in comparisons if one.against_main and one.standing == "sooner"), key=_speed_up, default=None)
 
 
 def _speed_up(one: Comparison) -> float:
@@ -45,17 +52,22 @@ def _helps(groups: Groups, sooner: Sequence[Comparison]) -> Sentence:
     best = max(sooner, key=_speed_up)
     most = "most " if len({one.arm.key for one in sooner}) > 1 else ""
     fix, base = groups.fix(best.arm.key), groups.fix(best.baseline.key)
-    return [fix, f" helps {most}here: its runs leave the plateau {ratio(best)} than those of ", base, "."]
+    return [fix, f" helps {most}here: its runs leave the plateau {ratio(best, decided=True)} than those of ", base, "."]
 
 
-def _helps_in_settings(groups: Groups, comparisons: Sequence[Comparison]) -> Sentence:
-    settings = len({one.condition.key for one in comparisons})
-    helped = {one.arm.key: set[object]() for one in comparisons}
-    for one in comparisons:
-        if one.standing == "sooner":
-            helped[one.arm.key].add(one.condition.key)
-    best = max(helped, key=lambda key: len(helped[key]))
-    return [groups.fix(best), f" helps in {len(helped[best])} of {plural(settings, 'setting')}, as far as it is decided."]
+def _in_settings(groups: Groups, comparisons: Sequence[Comparison]) -> Sentence:
+    """In how many settings the fix that helps most often does, and in how many it hurts; or the one that hurts most often."""
+    settings = plural(len({one.condition.key for one in comparisons}), "setting")
+    counts = {
+        key: Counter(one.standing for one in comparisons if one.arm.key == key)
+        for key in dict.fromkeys(c.arm.key for c in comparisons)
+    }
+    best = max(counts, key=lambda key: (counts[key]["sooner"], -counts[key]["later"]))
+    if not counts[best]["sooner"]:
+        worst = max(counts, key=lambda key: counts[key]["later"])
+        return ["No fix is decided to help, and ", groups.fix(worst), f" hurts in {counts[worst]['later']} of {settings}."]
+    hurts = f" and hurts in {counts[best]['later']}" if counts[best]["later"] else ""
+    return [groups.fix(best), f" helps in {counts[best]['sooner']} of {settings}{hurts}, as far as it is decided."]
 
 
 def _nothing_compared(groups: Groups) -> Sentence:
@@ -135,6 +147,8 @@ def notes(groups: Groups) -> list[str]:
         told.append(
             f"Curves are drawn of {count(drawn)} of {plural(len(groups.runs), 'run')}, the first seeds of each; all are counted."
         )
+    if repeated := groups.grouping.repeated:
+        told.append(f"Left out: {plural(repeated, 'run')} with the settings and the seed of another one.")
     states = [run.state for run in groups.runs]
     if unfinished := [run for run in groups.runs if run.state == "unfinished"]:
         what = "Unfinished and not counted, drawn dashed: "

@@ -21,6 +21,7 @@ from eureka.report.report_run import buckets_for, chosen_to_draw, read_rest
 from eureka.report.results import Download, heat_map, losses_table, over_rates_table, results_csv, results_table
 from eureka.runs import find_runs
 from eureka.study.comparison import Comparison
+from eureka.study.losses import after_steps
 from eureka.study.summary import Summary, summarise
 
 MOST_SHORT = 3
@@ -82,7 +83,7 @@ def _page(groups: Groups, summary: Summary, folders: Sequence[Path], output: Pat
         heat_map=heat_map(groups),
         over_rates=over_rates_table(groups, summary.over_rates),
         losses=losses_table(groups, summary.losses),
-        steps=f"{summary.losses[0].steps:,}" if summary.losses else "",
+        steps=after_steps(summary.losses) if summary.losses else "",
         downloads=_downloads(groups, summary.comparisons),
         results=results_table(groups),
         config=config_details(groups.runs),

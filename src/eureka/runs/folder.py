@@ -244,6 +244,11 @@ class Run:
     def eureka_step(self) -> int | None:
         return None if self.outcome is None else self.outcome.eureka_step
 
+    @property
+    def under_way(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self.outcome is None and self.folder.metrics_file.exists()
+
 
 def find_runs(folder: Path) -> list[RunFolder]:
     """The runs in a folder: itself, or every folder below it that holds a config."""

@@ -214,6 +214,11 @@ class Grouping:
     conditions: tuple[Condition, ...]
 
     @cached_property
+    def repeated(self) -> int:
+        """How many runs are left out because another one has the same settings and seed."""
+        return len(self.runs) - sum(len(cell.runs) for one in self.conditions for arm in one.arms for cell in arm.cells.values())
+
+    @cached_property
     def arms(self) -> dict[ArmKey, str]:
         """Each arm once with its label, though it may be in several conditions."""
         keys = {arm.key for condition in self.conditions for arm in condition.arms}
@@ -222,10 +227,10 @@ class Grouping:
     @cached_property
     def panels(self) -> list[Panel]:
         """The learning rates of each condition, the smallest rate first."""
-        conditions = [condition.key for condition in self.conditions]
-        found = {(run.config.lr, conditions.index(ConditionKey.of(run.config))) for run in self.runs}
+        found = {(lr, i) for i, one in enumerate(self.conditions) for arm in one.arms for lr in arm.cells}
         tells_rate = not self.condition_keys or len({lr for lr, _ in found}) > 1
-        return [Panel(conditions[i], lr, self._panel_label(lr if tells_rate else None, i)) for lr, i in sorted(found)]
+        keys = [condition.key for condition in self.conditions]
+        return [Panel(keys[i], lr, self._panel_label(lr if tells_rate else None, i)) for lr, i in sorted(found)]
 
     def _panel_label(self, lr: float | None, condition: int) -> str:
         parts = [None if lr is None else f"lr {rate(lr)}", self.conditions[condition].label]
@@ -251,18 +256,21 @@ def group_runs(runs: Sequence[Run]) -> Grouping:
     for run in runs:
         cells.setdefault((ConditionKey.of(run.config), ArmKey.of(run.config), run.config.lr), []).append(run)
     told = sorted({*own, *varied})
-    made = [_cell(*key, together, told) for key, together in cells.items()]
-    conditions = sorted({cell.condition for cell in made}, key=lambda key: [_order(key.get(name)) for name in varied])
-    return Grouping(tuple(runs), own, varied, tuple(_condition(key, made, own, varied) for key in conditions))
+    made: dict[ConditionKey, list[Cell]] = {}
+    for key, together in cells.items():
+        made.setdefault(key[0], []).append(_cell(*key, together, told))
+    conditions = sorted(made, key=lambda key: [_order(key.get(name)) for name in varied])
+    return Grouping(tuple(runs), own, varied, tuple(_condition(key, made[key], own, varied) for key in conditions))
 
 
 def _cell(condition: ConditionKey, arm: ArmKey, lr: float, runs: Sequence[Run], told: Sequence[str]) -> Cell:
-    ordered = sorted(runs, key=lambda run: run.config.seed)
-    return Cell(condition, arm, lr, tuple(ordered), {key: runs[0].config.flat.get(key) for key in told})
+    """A seed counts once: the same run may be in two folders, or again with other probes. One that has ended is kept."""
+    ordered = sorted(runs, key=lambda run: (run.config.seed, run.outcome is None))
+    once = {run.config.seed: run for run in reversed(ordered)}
+    return Cell(condition, arm, lr, tuple(reversed(once.values())), {key: runs[0].config.flat.get(key) for key in told})
 
 
-def _condition(key: ConditionKey, cells: Sequence[Cell], own: Sequence[str], varied: Sequence[str]) -> Condition:
-    here = [cell for cell in cells if cell.condition == key]
+def _condition(key: ConditionKey, here: Sequence[Cell], own: Sequence[str], varied: Sequence[str]) -> Condition:
     arms = sorted({cell.arm for cell in here}, key=lambda arm: _arm_order(arm, own))
     label = " · ".join(f"{name} {_brief(key.get(name))}" for name in varied)
     settings = {name: here[0].runs[0].config.flat.get(name) for name in varied}

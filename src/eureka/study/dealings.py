@@ -20,6 +20,8 @@ EXACT_UP_TO = 50_000
 """Up to this many ways to deal the runs into two groups, all are tried; of more, this many at random."""
 NORMAL_ABOVE = 1000
 """Dealings of more runs than that are not tried: their sums are normal, to more digits than anybody is told."""
+SLICES = 50
+"""In so many slices the dealings are drawn, so that the random numbers of one slice alone are in memory."""
 TINY = 1e-9
 """Sums that differ by less are equal but for rounding."""
 
@@ -66,8 +68,11 @@ def _share(reached: Bools, n: int, group: int) -> float:
 
 
 @lru_cache(maxsize=8)
-def _dealings(n: int, group: int, seed: int) -> NDArray[np.intp]:
+def _dealings(n: int, group: int, seed: int) -> NDArray[np.int16]:
+    """Who is in the first group, a dealing a row: kept in two bytes each, and dealt some rows at a time."""
     if math.comb(n, group) <= EXACT_UP_TO:
-        return np.array(list(itertools.combinations(range(n), group)), dtype=np.intp)
-    rng = np.random.default_rng(seed)
-    return np.argsort(rng.random((EXACT_UP_TO, n)), axis=1)[:, :group]
+        return np.array(list(itertools.combinations(range(n), group)), dtype=np.int16)
+    rng, dealings = np.random.default_rng(seed), np.empty((EXACT_UP_TO, group), dtype=np.int16)
+    for rows in np.array_split(dealings, SLICES):
+        rows[:] = np.argsort(rng.random((len(rows), n)), axis=1)[:, :group]
+    return dealings

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from eureka.formats import fixed
+from eureka.formats import fixed, plural
 from eureka.runs import Run
 from eureka.study.arms import BASELINE, Arm, Condition, Grouping
-from eureka.study.comparison import LEVEL, NONE_SEEN, TOO_FEW, holm, judged_runs, pairs
+from eureka.study.comparison import BEGINS, LEVEL, corrected, judged_runs, pairs
 from eureka.study.ranks import rank_test, shift
 from eureka.study.survival import Estimate
 
@@ -55,9 +55,23 @@ class LossComparison:
     @property
     def difference(self) -> str:
         """In words."""
-        if self.lower.value is None:
-            return "no difference that can be told, because too many runs diverged"
+        if self.loss is None or self.baseline_loss is None or self.lower.value is None:
+            return self._diverged()
         return f"{fixed(self.size.value, DIGITS)} {'lower' if self.lower.value >= 0 else 'higher'}"
+
+    def _diverged(self) -> str:
+        """Where most runs of an arm have no loss: who has one."""
+        runs, others = (arm.ended[lr] for arm, lr in ((self.arm, self.best_lr), (self.baseline, self.baseline_best_lr)))
+        mine, theirs = (sum(math.isinf(loss) for loss in _losses(each)) for each in (runs, others))
+        less = mine / len(runs) - theirs / len(others)
+        way = "lower, since" if less < 0 else "higher, since" if less > 0 else "no losses to compare, since"
+        return f"{way} {mine} of {plural(len(runs), 'run')} diverged against {theirs} of {len(others)}"
+
+    @property
+    def least_p(self) -> float:
+        """The least p-value that the runs at the best rates can give at all: all of one arm below all of the other, or above."""
+        mine, theirs = len(self.arm.ended[self.best_lr]), len(self.baseline.ended[self.baseline_best_lr])
+        return 2 / math.comb(mine + theirs, mine)
 
     def to_json(self) -> dict[str, Any]:
         figures = {key: value for key, value in vars(self).items() if key not in ("condition", "arm", "baseline", "lower")}
@@ -71,9 +85,17 @@ def compare_losses(grouping: Grouping, baseline: str = BASELINE) -> list[LossCom
     The p-values are corrected for the number of all comparisons.
     """
     found = [one for condition in grouping.conditions if _to_the_end(condition) for one in _within(condition, baseline)]
-    p_values = holm([one.p_value for one in found])
-    corrected = [replace(one, p_corrected=p) for one, p in zip(found, p_values, strict=True)]
-    return [replace(one, verdict=_verdict(one, len(found))) for one in corrected]
+    p_values = corrected([one.p_value for one in found], [one.least_p for one in found])
+    return [
+        replace(one, p_corrected=1.0 if p is None else p, verdict=_verdict(one, p))
+        for one, p in zip(found, p_values, strict=True)
+    ]
+
+
+def after_steps(losses: Sequence[LossComparison]) -> str:
+    """After how many steps losses are compared: ``1,200 steps``, or ``all steps`` where settings differ in them."""
+    steps = {one.steps for one in losses}
+    return f"{steps.pop():,} steps" if len(steps) == 1 else "all steps"
 
 
 def _to_the_end(condition: Condition) -> bool:
@@ -123,17 +145,18 @@ def _losses(runs: Sequence[Run]) -> list[float]:
     return [math.inf if end.status == "diverged" or end.final_loss is None else end.final_loss for end in ends]
 
 
-def _verdict(one: LossComparison, comparisons: int) -> str:
-    """The comparison in words."""
-    if 2 / math.comb(one.runs + one.baseline_runs, one.runs) * comparisons > LEVEL:  # the least p that so many runs can give
-        return f"{TOO_FEW} ({one.runs} against {one.baseline_runs}); {one.difference} so far{_medians(one)}"
+def _verdict(one: LossComparison, p: float | None) -> str:
+    """The comparison in words; without a p-value there are too few runs."""
+    if p is None:
+        return f"{BEGINS['too few']} ({one.runs} against {one.baseline_runs}); {one.difference} so far{_medians(one)}"
     n = f"n = {one.runs}" if one.runs == one.baseline_runs else f"n = {one.runs} and {one.baseline_runs}"
-    told = f"{one.difference}{_interval(one.size)}, p = {one.p_corrected:.2g}, {n}{_medians(one)}"
-    return told if one.p_corrected <= LEVEL else f"{NONE_SEEN}: {told}"
+    told = f"{one.difference}{_interval(one)}, p = {p:.2g}, {n}{_medians(one)}"
+    return told if p <= LEVEL else f"{BEGINS['alike']}: {told}"
 
 
-def _interval(one: Estimate) -> str:
-    if one.value is None or one.low is None or one.high is None:
+def _interval(found: LossComparison) -> str:
+    one = found.size
+    if found.loss is None or found.baseline_loss is None or one.value is None or one.low is None or one.high is None:
         return ""
     return f" [{fixed(one.low, DIGITS)}, {fixed(one.high, DIGITS)}]"
 

@@ -10,7 +10,7 @@ A file says what to vary around a recipe, and is checked whole before the first 
       - {attention.name: softmax, training.qk_lr_scale: 10}
     grid:                                 # every combination, for each variant
       training.lr: [1e-4, 3e-4]
-      training.seed: 6                    # a number of seeds: 0 to 5
+      training.seed: 6                    # a number of seeds: 0 to 5; or a list of them
 
 Or it names the files of several studies, which are carried out one after the other, each in a folder of its own::
 
@@ -20,6 +20,7 @@ Or it names the files of several studies, which are carried out one after the ot
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -97,6 +98,13 @@ class Study:
         folder = RunFolder(self.folder / run_name(config))
         return Run(folder, StoredConfig(config.to_json()), folder.result())
 
+    def check_known(self, outcomes: Mapping[str, Outcome], path: Path) -> None:
+        """Refuse a table with more steps of a run than its config has."""
+        for config in self.configs:
+            name, most = run_name(config), config.training.steps
+            if name in outcomes and (steps := outcomes[name].steps) > most:
+                raise RequestError(f"{path}: {name} has steps = {steps}, and in this study it has at most {most}.")
+
     def take(self, outcomes: Mapping[str, Outcome]) -> int:
         """Take the outcomes of runs that were done elsewhere; a run that has begun here is left alone. How many there were.
 
@@ -160,7 +168,15 @@ def read_plans(path: Path, folder: Path, most: int = MOST_RUNS) -> list[Study]:
     files = plan[SEVERAL]
     if len(plan) > 1 or not (isinstance(files, list) and files and all(isinstance(file, str) for file in files)):
         raise RequestError(f"{path}: '{SEVERAL}' must be a list of files, and the only key.")
-    return [read_plan(path.parent / file, folder / Path(file).stem, most) for file in dict.fromkeys(files)]
+    folders: dict[Path, Path] = {}
+    for file in dict.fromkeys(map(Path, files)):
+        here = folder / file.stem
+        if here in folders:
+            raise RequestError(
+                f"{path}: {folders[here]} and {file} would both keep their runs in {here}; give one file another name."
+            )
+        folders[here] = file
+    return [read_plan(path.parent / file, here, most) for here, file in folders.items()]
 
 
 def read_plan(path: Path, folder: Path, most: int = MOST_RUNS) -> Study:
@@ -199,6 +215,9 @@ def _shape_problems(grid: Any, set_: Any, variants: Any) -> Iterator[str]:
             yield f"the keys of '{name}' must be config keys, such as training.lr."
     if not isinstance(grid, Mapping):
         yield "'grid' must map config keys to lists of values."
+    else:
+        empty = [key for key, given in grid.items() if given == []]
+        yield from (f"{key}: []: the list is empty; give it a value, or leave the key out." for key in empty)
     if not isinstance(set_, Mapping):
         yield "'set' must map config keys to values."
     if not (isinstance(variants, list) and all(map(_is_variant, variants))):
@@ -219,8 +238,14 @@ def _combinations(
 
 
 def _values(key: str, given: Any) -> Sequence[Any]:
-    if key == "training.seed" and isinstance(given, int):
-        if given < 1:
-            raise RequestError(f"training.seed: {given}: at least one seed is needed.")
-        return range(min(given, LARGEST_COUNT))
-    return given if isinstance(given, list) else [given]
+    if key != "training.seed":
+        return given if isinstance(given, list) else [given]
+    for one in given if isinstance(given, list) else [given]:
+        if not isinstance(one, int) or isinstance(one, bool):
+            expected = "a number of seeds, as in 6, or a list of seeds, as in [0, 3]"
+            raise RequestError(f"training.seed: {json.dumps(one, default=str)}: expected {expected}.")
+    if isinstance(given, list):
+        return given
+    if given < 1:
+        raise RequestError(f"training.seed: {given}: at least one seed is needed.")
+    return range(min(given, LARGEST_COUNT))

@@ -80,7 +80,7 @@ class LocalPool:
                 self._tell_paused()
         finally:
             self._stop()
-        return failures
+        return without_result(failures)
 
     def _start(self, folder: RunFolder) -> None:
         while self._idle:
@@ -147,10 +147,10 @@ def longest_first(folders: Iterable[RunFolder]) -> list[RunFolder]:
 
 
 def _work_left(folder: RunFolder) -> float:
-    config, metrics = folder.config(), folder.metrics()
+    config, last = folder.config(), folder.last_metrics()
     assert config is not None, f"{folder.path} holds no run"
     size = config.flat["training.batch_size"] * config.flat.get("model.dim", 1) * config.flat.get("model.depth", 1)
-    return float((config.steps - (metrics[-1].step if metrics else 0)) * size)
+    return float((config.steps - (last[0].step if last else 0)) * size)
 
 
 def why(code: int, folder: RunFolder) -> str:
@@ -166,6 +166,11 @@ def why(code: int, folder: RunFolder) -> str:
 def available_cores() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def without_result(failures: Iterable[Failure]) -> list[Failure]:
+    """Those whose run has no result now: another process that held it may have brought it to its end."""
+    return [failure for failure in failures if failure.folder.result() is None]
 
 
 def check_failures(failures: Sequence[Failure], total: int) -> None:

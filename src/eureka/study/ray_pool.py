@@ -19,7 +19,7 @@ from typing import Any
 from eureka.errors import MissingExtraError, RequestError
 from eureka.registry import FOLDER, user_folder
 from eureka.runs import RunFolder
-from eureka.study.pool import Failure, Watch, longest_first, why
+from eureka.study.pool import Failure, Watch, longest_first, why, without_result
 from eureka.study.worker import BUSY
 from eureka.study.workers import News, Worker
 
@@ -72,7 +72,7 @@ class RayPool:
                     watch([folder for folder in crew.running.values() if folder.metrics()])
         finally:
             crew.dismiss()
-        return failures
+        return without_result(failures)
 
 
 LOST = "its node was lost"

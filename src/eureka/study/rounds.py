@@ -16,11 +16,11 @@ from eureka.formats import listing
 from eureka.runs import Run
 from eureka.study.arms import Arm, Condition, Grouping, group_runs
 from eureka.study.comparison import (
+    BEGINS,
     LEVEL,
-    NONE_SEEN,
-    UNDECIDED,
     Comparison,
     compare,
+    direction,
     holm,
     in_figures,
     pairs,
@@ -191,19 +191,20 @@ def _comparison(one: Rivals, p_corrected: float, next_look: Look | None) -> Comp
         base, arm = (arm.only(arm.cells, look.seeds) for arm in one.cells(contested))
         found = compare(one.condition, one.base, one.arm, judged=(base, arm), confidence=1 - LEVEL * look.share)
     found = replace(found, p_value=one.contest.p_value, p_corrected=p_corrected)
-    return replace(found, verdict=_verdict(one.contest, found, next_look))
+    return _told(one.contest, found, next_look)
 
 
-def _verdict(contest: Contest, found: Comparison, next_look: Look | None) -> str:
+def _told(contest: Contest, found: Comparison, next_look: Look | None) -> Comparison:
+    """The comparison with what it has come to, and in words."""
     decision = contest.decision
     if decision is None:
         after = "" if next_look is None else f"; the next look is after {next_look.seeds} seeds"
-        return f"{UNDECIDED}: {so_far(found)}{after}"
+        return replace(found, standing="open", verdict=f"{BEGINS['open']}: {so_far(found)}{after}")
     seeds = f"after {decision.seeds} seeds"
     if decision.rule == "p":
-        return f"{in_figures(found)}; decided {seeds}"
+        return replace(found, standing=direction(found), verdict=f"{in_figures(found, decided=True)}; decided {seeds}")
     why = "given up, as a verdict had become unlikely," if decision.rule == "unlikely" else "the last look was"
-    return f"{NONE_SEEN}: {in_figures(found)}; {why} {seeds}"
+    return replace(found, standing="alike", verdict=f"{BEGINS['alike']}: {in_figures(found)}; {why} {seeds}")
 
 
 def _decision(one: Rivals, contests: int) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from eureka.runs import Leap, Outcome, Run, RunFolder, read_run
 from eureka.spreadsheet import plain, write_csv
 from eureka.study.arms import FIX, LR, SEED, Cell, Grouping, group_runs, varied_keys
 from eureka.study.comparison import Comparison, compare_arms
+from eureka.study.decided import Decided, read_decided
 from eureka.study.losses import LossComparison, compare_losses
 from eureka.study.over_rates import OverRates, over_rates
 
@@ -51,8 +53,16 @@ class Summary:
 
 
 def summarise(folders: Iterable[RunFolder]) -> Summary:
-    """Read every run once, group the runs, and compare the arms."""
-    return _compared(grouped(folders))
+    """Read every run once, group the runs, and compare the arms; where seeds were added in rounds, by what was decided then."""
+    grouping = grouped(folders)
+    places = {run.folder.path.parent for run in grouping.runs}
+    decided = [one for one in map(read_decided, sorted(places)) if one is not None]
+    if not decided:
+        return _compared(grouping)
+    if len(places) > 1:  # what was decided holds for the runs of one folder alone
+        decided = [Decided(min(one.seeds for one in decided), {})]
+    even = group_runs([run for run in grouping.runs if run.config.seed < decided[0].seeds])
+    return Summary(grouping, [decided[0].told(one) for one in compare_arms(grouping)], over_rates(even), [])
 
 
 def summarise_runs(runs: Sequence[Run]) -> Summary:
@@ -105,19 +115,42 @@ def read_outcomes(path: Path) -> dict[str, Outcome]:
     try:
         table = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
         rows = list(table)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise RequestError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not text'}.") from None
     if missing := [key for key in ("run", *OUTCOMES) if key not in (table.fieldnames or ())]:
         raise RequestError(f"{path} is not the runs.csv of a study: it has no column {missing[0]!r}.")
+    found = {plain(row["run"]): _outcome(row, path) for row in rows if row["status"]}
+    for run, outcome in found.items():
+        if problem := next(_impossible(outcome), None):
+            raise RequestError(f"{path} is not the runs.csv of a study: {run} has {problem}, which no run has.")
+    return found
+
+
+def _outcome(row: Mapping[str, str], path: Path) -> Outcome:
     try:
-        return {plain(row["run"]): _outcome(row) for row in rows if row["status"]}
+        values = {key: json.loads(row[key] or "null") for key in OUTCOMES if key != "status"}
+        return TypeAdapter(Outcome).validate_python({"status": row["status"], "moments": _read_leaps(row.get(LEAPS)), **values})
     except (TypeError, ValueError):
-        raise RequestError(f"{path} is not the runs.csv of a study: a value is not what a study writes.") from None
+        told = f"a value of {plain(row['run'])} is not what a study writes"
+        raise RequestError(f"{path} is not the runs.csv of a study: {told}.") from None
 
 
-def _outcome(row: Mapping[str, str]) -> Outcome:
-    values = {key: json.loads(row[key] or "null") for key in OUTCOMES if key != "status"}
-    return TypeAdapter(Outcome).validate_python({"status": row["status"], "moments": _read_leaps(row.get(LEAPS)), **values})
+def _impossible(one: Outcome) -> Iterator[str]:
+    """What cannot be of a run that has ended."""
+    for key in ("steps", "samples", "seconds"):
+        if not 0 <= getattr(one, key) < math.inf:
+            yield f"{key} = {getattr(one, key)}"
+    named = [("eureka_step", one.eureka_step, "onset_step", one.onset_step)]
+    named += [("the step of a leap", leap.step, "its onset", leap.onset) for leap in one.moments or ()]
+    for key, step, onset_key, onset in named:
+        if step is not None and not 0 < step <= one.steps:
+            yield f"{key} = {step} and steps = {one.steps}"
+        if onset is not None and not 0 < onset <= (step or 0):
+            yield f"{onset_key} = {onset} and {key} = {step}"
+    if one.status != "diverged" and not (one.final_loss is not None and math.isfinite(one.final_loss)):
+        yield f"final_loss = {one.final_loss} and status = {one.status}"
+    if one.final_accuracy is not None and not math.isfinite(one.final_accuracy):
+        yield f"final_accuracy = {one.final_accuracy}"
 
 
 def _read_leaps(text: str | None) -> tuple[Leap, ...] | None:

@@ -15,9 +15,6 @@ from numpy.typing import ArrayLike
 
 from eureka.study.dealings import Bools, Floats, sides, two_sided
 
-BLOCK = 1_000_000
-"""Numbers that a block of resamples has, about eight megabytes."""
-
 
 @dataclass(frozen=True)
 class Times:
@@ -54,16 +51,20 @@ class SurvivalCurve:
 
 
 def survival_curve(given: Times, confidence: float = 0.95) -> SurvivalCurve:
-    """Kaplan and Meier's estimate, S(t) = Π (1 - d_i / n_i), with the log-log Greenwood interval (scipy)."""
+    """Kaplan and Meier's estimate, S(t) = Π (1 - d_i / n_i), with the log-log Greenwood interval (scipy).
+
+    Where all runs wait, or none does, that interval is undefined: there it is the exact one of Clopper and Pearson.
+    """
     from scipy import stats
 
     function = stats.ecdf(_censored(given)).sf
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)  # at S = 0 and S = 1 the interval is undefined: taken as a point
+        warnings.simplefilter("ignore", RuntimeWarning)
         interval: Any = function.confidence_interval(confidence, method="log-log")
     waiting = np.asarray(function.probabilities, dtype=float)
-    low = np.where(np.isnan(interval.low.probabilities), waiting, interval.low.probabilities)
-    high = np.where(np.isnan(interval.high.probabilities), waiting, interval.high.probabilities)
+    exact = ((1 - confidence) / 2) ** (1 / len(given))
+    low = np.where(np.isnan(interval.low.probabilities), np.where(waiting > 0, exact, 0.0), interval.low.probabilities)
+    high = np.where(np.isnan(interval.high.probabilities), np.where(waiting > 0, 1.0, 1 - exact), interval.high.probabilities)
     return SurvivalCurve(np.asarray(function.quantiles, dtype=float), waiting, low, high)
 
 
@@ -116,53 +117,32 @@ def restricted_means(steps: Floats, observed: Bools, horizon: float) -> tuple[Fl
 
 
 def restricted_mean(given: Times, horizon: float, confidence: float = 0.95) -> Estimate:
-    """The mean waiting time up to a horizon, with a t interval."""
+    """The mean waiting time up to a horizon, with a t interval; without one where all runs agree."""
     from scipy import stats
 
     mean, variance = restricted_means(given.steps, given.observed, horizon)
-    if len(given) < 2:
+    if not float(variance) > 0:
         return Estimate(float(mean), None, None)
     half = float(stats.t.ppf((1 + confidence) / 2, len(given) - 1)) * float(np.sqrt(variance))
     return Estimate(float(mean), max(0.0, float(mean) - half), min(horizon, float(mean) + half))
 
 
-def speed_up(
-    baseline: Times, fix: Times, horizon: float, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Estimate:
-    """How many times sooner: the ratio of restricted means, baseline over fix, with a bootstrap-t interval of its logarithm.
+def speed_up(baseline: Times, fix: Times, horizon: float, *, confidence: float = 0.95) -> Estimate:
+    """How many times sooner: the ratio of restricted means, baseline over fix, with Welch's t interval of its logarithm.
 
-    t* = (log R* - log R) / se*, interval exp(log R - q(t*) · se). The percentile bootstrap covers too seldom with few runs;
-    `tests/study/test_survival.py` measures the coverage of this one.
+    log R ± t_ν · √(v_a + v_b), v being the variance of a mean by its square and ν Welch's and Satterthwaite's degrees of freedom.
+    It covers about as often as a bootstrap-t, and a single run that never leaps cannot blow it up. Where such runs are rare, few
+    runs do not show how rare, and any interval covers too seldom; `tests/study/test_survival.py` measures both.
     """
-    value, error = _log_ratio(baseline.steps, baseline.observed, fix.steps, fix.observed, horizon)
-    if not float(error) > 0:
+    from scipy import stats
+
+    (mean_a, var_a), (mean_b, var_b) = (restricted_means(one.steps, one.observed, horizon) for one in (baseline, fix))
+    value, parts = float(np.log(mean_a / mean_b)), np.array([var_a / mean_a**2, var_b / mean_b**2])
+    if not parts.sum() > 0:  # all agree, or there is one run only
         return Estimate(float(np.exp(value)), None, None)
-    values, errors = _resampled(baseline, fix, horizon, resamples, np.random.default_rng(seed))
-    usable = errors > 1e-9
-    if usable.sum() < resamples / 2:
-        return Estimate(float(np.exp(value)), None, None)
-    t = (values[usable] - value) / errors[usable]
-    tail = (1 - confidence) / 2
-    low, high = value - np.quantile(t, [1 - tail, tail]) * error
-    return Estimate(float(np.exp(value)), float(np.exp(low)), float(np.exp(high)))
-
-
-def _resampled(baseline: Times, fix: Times, horizon: float, count: int, rng: np.random.Generator) -> tuple[Any, Any]:
-    """The logarithm of the ratio and its error in so many resamples, in blocks that keep the memory small."""
-    block = max(1, BLOCK // max(len(baseline), len(fix)))
-    parts = []
-    for start in range(0, count, block):
-        rows = min(block, count - start)
-        a = rng.integers(len(baseline), size=(rows, len(baseline)))
-        b = rng.integers(len(fix), size=(rows, len(fix)))
-        parts.append(_log_ratio(baseline.steps[a], baseline.observed[a], fix.steps[b], fix.observed[b], horizon))
-    return tuple(np.concatenate(each) for each in zip(*parts, strict=True))  # type: ignore[return-value]
-
-
-def _log_ratio(a: Floats, a_seen: Bools, b: Floats, b_seen: Bools, horizon: float) -> tuple[Any, Any]:
-    (mean_a, var_a), (mean_b, var_b) = restricted_means(a, a_seen, horizon), restricted_means(b, b_seen, horizon)
-    with np.errstate(invalid="ignore"):
-        return np.log(mean_a / mean_b), np.sqrt(var_a / mean_a**2 + var_b / mean_b**2)
+    degrees = parts.sum() ** 2 / (parts**2 / np.array([len(baseline) - 1, len(fix) - 1])).sum()
+    half = float(stats.t.ppf((1 + confidence) / 2, degrees) * np.sqrt(parts.sum()))
+    return Estimate(float(np.exp(value)), float(np.exp(value - half)), float(np.exp(value + half)))
 
 
 def log_rank(a: Times, b: Times, *, seed: int = 0) -> float:

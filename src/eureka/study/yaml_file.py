@@ -13,6 +13,8 @@ LARGEST = 1_000_000
 """Bytes of a file."""
 MOST, DEEPEST = 100_000, 50
 """Values of a file with every alias written out, and how deep they may be nested."""
+MERGE = "tag:yaml.org,2002:merge"
+"""The tag of the key ``<<``, which takes in another map and may be there more than once."""
 
 
 class PlainLoader(yaml.SafeLoader):
@@ -34,7 +36,7 @@ def read_yaml(path: Path) -> Any:
             node = loader.get_single_node()
             if node is None:
                 return None
-            _check_size(node, path)
+            _check(node, path)
             return loader.construct_document(node)
         finally:
             loader.dispose()
@@ -61,14 +63,16 @@ def _text(path: Path) -> str:
         raise RequestError(f"cannot read {path}: {error.strerror}.") from None
 
 
-def _check_size(root: yaml.Node, path: Path) -> None:
-    """Count with every alias written out, each part once: a few lines can stand for billions of values."""
+def _check(root: yaml.Node, path: Path) -> None:
+    """Look at each part once, and count with every alias written out: a few lines can stand for billions of values."""
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node, depth: int) -> int:
         if depth > DEEPEST:
             raise RequestError(f"{path} is nested deeper than {DEEPEST} levels.")
         if id(node) not in sizes:
+            if isinstance(node, yaml.MappingNode):
+                _check_keys(node, path)
             children: list[Any] = node.value if isinstance(node, yaml.CollectionNode) else []
             parts = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
             sizes[id(node)] = 1 + sum(size(part, depth + 1) for part in parts)
@@ -76,3 +80,14 @@ def _check_size(root: yaml.Node, path: Path) -> None:
 
     if size(root, 0) > MOST:
         raise RequestError(f"{path} holds more than {MOST:,} values once its aliases are written out.")
+
+
+def _check_keys(node: yaml.MappingNode, path: Path) -> None:
+    """Refuse a key that a map has twice: its first value would be lost without a word."""
+    seen: set[tuple[str, str]] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
+            continue
+        if (key.tag, key.value) in seen:
+            raise RequestError(f"{path}: the key {key.value!r} is there again in line {key.start_mark.line + 1}; leave out one.")
+        seen.add((key.tag, key.value))
