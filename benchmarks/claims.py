@@ -16,7 +16,7 @@ import typer
 from scipy.stats import binomtest
 
 from benchmarks.command import start
-from benchmarks.committed import committed_runs
+from benchmarks.committed import RESULTS, committed_runs
 from eureka.files import write_whole
 from eureka.formats import NONE, fixed, number, plural
 from eureka.runs import Run
@@ -49,6 +49,8 @@ ENDS: dict[str, tuple[str, ...]] = {
 }
 """Those whose runs did not stop early, so that their losses can be compared."""
 NO_RUNS = "no runs"
+NOTHING = (NO_RUNS, "too few leaps", "one rate only", "no such arms")
+"""Answers that leave a task out."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,6 @@ class Evidence:
     grouping: Grouping
     comparisons: Sequence[Comparison]
     over: Sequence[OverRates]
-    link: str
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Evidence:
@@ -75,7 +76,7 @@ class Evidence:
         studies = [committed_runs(name) for name in names]
         grouping = group_runs(list({run.folder.path.name: run for runs in studies for run in runs}.values()))
         compared = [one for runs in studies for one in compare_arms(group_runs(runs))]
-        return cls(grouping, compared, over_rates(grouping), link_of(names))
+        return cls(grouping, compared, over_rates(grouping))
 
     @property
     def plain(self) -> list[Arm]:
@@ -104,16 +105,22 @@ def is_convolutional(run: Run) -> bool:
     return str(run.config.flat.get("model.name", "")).startswith("resnet")
 
 
-def link_of(names: Sequence[str]) -> str:
-    """Where the study of a task is told of."""
-    return f"../results/{names[-1].partition('/')[0]}/README.md"
+def linked(task: str, names: Sequence[str]) -> str:
+    """A task with a link to the page of its study, or of each of its studies."""
+    pages = list(dict.fromkeys(f"../results/{_page_of(name)}/README.md" for name in reversed(names)))
+    more = "".join(f", [and]({page})" for page in pages[1:])
+    return f"[{task}]({pages[0]}){more}"
+
+
+def _page_of(name: str) -> str:
+    return name if (RESULTS / name / "README.md").exists() else name.partition("/")[0]
 
 
 def saturates(evidence: Evidence) -> str:
     """Softmax runs that never left their level."""
     runs = evidence.runs_of(evidence.plain)
     stuck = sum(run.eureka_step is None for run in runs)
-    return f"{stuck} of {plural(len(runs), 'run')} never leave it"
+    return f"{stuck} of {plural(len(runs), 'run')} never {'leaves' if len(runs) == 1 else 'leave'} it"
 
 
 def leaps(evidence: Evidence) -> str:
@@ -193,14 +200,14 @@ def cnn_has_none(evidence: Evidence) -> str:
 
 
 CLAIMS: dict[str, Callable[[Evidence], str]] = {
-    "softmax saturates": saturates,
-    "and leaps": leaps,
-    "the softmax is the cause (another operator, same start)": operator_alone,
-    "a fix is sooner": sooner,
-    "likelier, over all rates": likelier,
-    "more accurate": more_accurate,
-    "more robust": more_robust,
-    "a CNN has no plateau": cnn_has_none,
+    "plain softmax, default start: runs that never leave the plateau": saturates,
+    "and how abruptly the others do": leaps,
+    "another operator, same start: how much sooner": operator_alone,
+    "another operator or start: how much sooner": sooner,
+    "runs that leave it, over all learning rates": likelier,
+    "accuracy soon after the leap": more_accurate,
+    "learning rates at which half of the runs or more leave it": more_robust,
+    "a convolutional network": cnn_has_none,
 }
 
 
@@ -254,14 +261,16 @@ def page() -> str:
         "",
         "Printed by `python -m benchmarks.claims --page docs/evidence.md` from the committed tables of runs. Each line has its"
         " number of runs and a link to the study. p-values are of the log-rank test at each arm's best rate, corrected for all"
-        " comparisons of the study; the figure is how many times sooner, with its 95 % interval. *No runs* means that no such run"
-        " was made.",
+        " comparisons of the study; the figure is how many times sooner, with its 95 % interval. Where a line names one arm, that"
+        " is the surest or the best of its study, chosen after the runs: read it as the best case. A task of which there are no"
+        " such runs, or too few, is left out.",
     ]
     for claim, answer in CLAIMS.items():
         lines += ["", f"## {claim[0].upper()}{claim[1:]}", "", "| task | the runs say |", "|---|---|"]
-        lines += [f"| [{task}]({evidence.link}) | {answer(evidence)} |" for task, evidence in found.items()]
-    lines += ["", "## Ends lower (the loss after equal steps, without an early stop)", "", "| task | the runs say |", "|---|---|"]
-    lines += [f"| [{task}]({link_of(names)}) | {ends_lower(names)} |" for task, names in ENDS.items()]
+        answers = {task: answer(evidence) for task, evidence in found.items()}
+        lines += [f"| {linked(task, TASKS[task])} | {told} |" for task, told in answers.items() if told not in NOTHING]
+    lines += ["", "## The loss after equal steps, without an early stop", "", "| task | the runs say |", "|---|---|"]
+    lines += [f"| {linked(task, names)} | {ends_lower(names)} |" for task, names in ENDS.items()]
     return "\n".join(lines) + "\n"
 
 

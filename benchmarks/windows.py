@@ -1,8 +1,8 @@
 """At which learning rates does each arm leap? ``python -m benchmarks.windows`` draws it for the studies of results/every_rate.
 
 A panel for each study, in it a line for each arm and a column for each rate: in how many runs it left the plateau, and the median
-step. The picture keeps the digest of the tables that it was drawn from, so that a test can tell whether it is up to date. The
-README's table has the same runs, over all rates; it is written too.
+step. The picture keeps the digest of the tables that it was drawn from, so that a test can tell whether it is up to date. Where a
+README says ``<!-- python -m benchmarks.windows NAME -->``, the table of that name is written too: the same runs, over all rates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchmarks.command import start
-from benchmarks.committed import RESULTS, committed_runs
+from benchmarks.committed import RESULTS, STUDIES, committed_runs
 from eureka.files import write_whole
 from eureka.formats import rate
-from eureka.study.arms import Cell, group_runs
+from eureka.study.arms import Arm, Cell, group_runs
+from eureka.study.comparison import Comparison, compare_arms
+from eureka.study.plan import read_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,10 +38,21 @@ ARMS = {
 }
 """The arms that are drawn, from above, and what the picture calls them."""
 TOLD = ("softmax", "softmax (start=clear)", "norm_softmax (start=clear_positions)")
-"""The arms of the README's table."""
+"""The arms of the tables in the README of the project, the baseline first."""
+FIXES = {
+    "softmax": "softmax",
+    "temperature": "a temperature",
+    "heat_treatment": "Heat Treatment",
+    "norm_softmax": "NormSoftmax",
+    "norm_softmax_var": "NormSoftmax by variance",
+    "qk_norm": "QK-norm",
+}
+"""The fixes of the table of fixes, and what it calls them."""
 README = RESULTS.parent / "README.md"
-MARK = re.compile(r"(<!-- python -m benchmarks\.windows -->\n)(?:\|.*\n)*")
-"""The line above the README's table, and the table."""
+READMES = (README, PICTURE.parent / "README.md")
+"""Where the tables are written."""
+MARK = re.compile(r"(<!-- python -m benchmarks\.windows (\w+) -->\n)(?:\|.*\n)*")
+"""The line above a table, which names it, and the table."""
 TITLES = {
     "every_rate/tiles": "noisy tiles, 17 tokens",
     "every_rate/digits": "real digits",
@@ -53,7 +66,21 @@ TITLES = {
     "every_rate/paper_scale": "the paper's own model, 197 tokens",
 }
 """The studies of transformers, a panel each, and what the picture calls them."""
+OTHERS = {
+    "every_rate/resnet": "a ResNet-9 on the paper's pictures",
+    "every_rate/to_the_end": "noisy tiles without the early stop",
+}
+"""The studies that have no panel, and what the table of all runs calls them."""
 DRAWN = tuple(TITLES)
+SEEDED = DRAWN[:5]
+"""Those with five seeds or more of every arm of `TOLD`: the studies of the tables in the README of the project."""
+WHOLE = {
+    "every_rate/tiles": "tiles",
+    "every_rate/digits": "digits",
+    "every_rate/main": "pictures",
+    "every_rate/moving": "moving places",
+}
+"""The studies of the table of fixes, which have all of them, and what it calls them."""
 COLUMNS, WIDTH, HEIGHT, DPI = 2, 5.8, 2.1, 110
 """Panels beside each other, and their size in inches."""
 MOST_RATES = 5
@@ -72,11 +99,15 @@ class Window:
 
 def window(name: str) -> Window:
     """The window of a committed study."""
-    (condition,) = group_runs(committed_runs(name)).conditions
-    arms = {arm.label: arm for arm in condition.arms if arm.ended}
+    arms = {arm.label: arm for arm in _arms(name) if arm.ended}
     rates = sorted({lr for label in ARMS if label in arms for lr in arms[label].ended})
     lines = {label: [arms[label].cells.get(lr) if label in arms else None for lr in rates] for label in ARMS}
     return Window(TITLES[name], rates, lines)
+
+
+def _arms(name: str) -> Sequence[Arm]:
+    (condition,) = group_runs(committed_runs(name)).conditions
+    return condition.arms
 
 
 def digest(names: Sequence[str]) -> str:
@@ -124,33 +155,92 @@ def told(cell: Cell) -> str:
     return f"{cell.leaps}/{len(cell.ended)}" + ("" if median is None else f" · {median:,.0f}")
 
 
-def table(names: Sequence[str]) -> str:
-    """In how many runs the arms of `TOLD` leapt over all rates, as Markdown; a line for each study."""
-    heading = ["", "rates", *(ARMS[label] for label in TOLD)]
-    lines = [heading, ["---"] * len(heading), *(_line(window(name)) for name in names)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def of_starts(names: Sequence[str], labels: Sequence[str]) -> str:
+    """In how many runs some arms leapt over all rates, as Markdown; a line for each study."""
+    return _markdown(["", "rates", *(ARMS[label] for label in labels)], [_line(window(name), labels) for name in names])
 
 
-def _line(one: Window) -> list[str]:
+def of_verdicts() -> str:
+    """How many times sooner than the default, each at its own best rate, as Markdown; a line for each study of `SEEDED`."""
+    lines = []
+    for name in SEEDED:
+        found = {(one.baseline.label, one.arm.label): one for one in compare_arms(group_runs(committed_runs(name)))}
+        compared = [found[TOLD[0], label] for label in TOLD[1:]]
+        lines.append([TITLES[name], str(compared[0].baseline_runs), *map(_sooner, compared)])
+    return _markdown(["", "seeds", *(ARMS[label] for label in TOLD[1:])], lines)
+
+
+def _sooner(one: Comparison) -> str:
+    ratio = one.speed_up
+    assert ratio.value is not None
+    assert ratio.low is not None
+    assert ratio.high is not None
+    return f"{ratio.value:.1f} ({ratio.low:.1f} to {ratio.high:.1f}), p = {one.p_corrected:.2g}"
+
+
+def of_fixes() -> str:
+    """In how many runs each fix leapt over all rates, with default weights and from clear positions, as Markdown."""
+    cells = {(name, arm.label): list(arm.cells.values()) for name in WHOLE for arm in _arms(name)}
+    starts = {"default": "", "clear positions": " (start=clear_positions)"}
+    heading = ["", *(f"{title}, {start}" for title in WHOLE.values() for start in starts)]
+    return _markdown(
+        heading,
+        [
+            [told, *(_leaps(cells[name, fix + start]) for name in WHOLE for start in starts.values())]
+            for fix, told in FIXES.items()
+        ],
+    )
+
+
+def of_runs() -> str:
+    """How many runs of each study are there, and what they cost, as Markdown."""
+    names = [name for name in STUDIES if name.startswith("every_rate/")]
+    lines = []
+    for name in names:
+        planned = len(read_plan(RESULTS / STUDIES[name], Path("unused")).configs)
+        ended = [run.outcome for run in committed_runs(name) if run.outcome is not None]
+        hours = sum(outcome.seconds for outcome in ended) / 3600
+        folder = name.removeprefix("every_rate/")
+        lines.append(
+            [f"[{OTHERS.get(name) or TITLES[name]}]({folder}/README.md)", f"{len(ended):,}", f"{planned:,}", f"{hours:.1f}"]
+        )
+    return _markdown(["", "runs", "planned", "hours of one core"], lines)
+
+
+def _markdown(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in (heading, ["---"] * len(heading), *lines))
+
+
+def _line(one: Window, labels: Sequence[str]) -> list[str]:
     rates = rate(one.rates[0]) + (f" to {rate(one.rates[-1])}" if len(one.rates) > 1 else "")
-    return [one.title, rates, *(_leaps([cell for cell in one.lines[label] if cell is not None]) for label in TOLD)]
+    return [one.title, rates, *(_leaps([cell for cell in one.lines[label] if cell is not None]) for label in labels)]
 
 
 def _leaps(cells: Sequence[Cell]) -> str:
     return f"{sum(cell.leaps for cell in cells)} of {sum(len(cell.ended) for cell in cells)}" if cells else "not run"
 
 
+TABLES: dict[str, Callable[[], str]] = {
+    "claim": lambda: of_starts(SEEDED, TOLD),
+    "starts": lambda: of_starts(DRAWN, tuple(ARMS)),
+    "sooner": of_verdicts,
+    "fixes": of_fixes,
+    "runs": of_runs,
+}
+
+
 def filled(text: str) -> str:
-    """The README with its table as it would be written now."""
-    return MARK.sub(lambda found: found[1] + table(DRAWN), text)
+    """A README with its tables as they would be written now."""
+    return MARK.sub(lambda found: found[1] + TABLES[found[2]](), text)
 
 
 def main(
     out: Annotated[Path, typer.Option("--out", metavar="PNG", help="Where to write it.")] = PICTURE,
 ) -> None:
-    """Draw at which learning rates each arm leaps, from the committed tables of runs, and write the README's table."""
+    """Draw at which learning rates each arm leaps, from the committed tables of runs, and write the tables of the READMEs."""
     draw(DRAWN, out)
-    write_whole(README, filled(README.read_text(encoding="utf-8")).encode())
+    for readme in READMES:
+        write_whole(readme, filled(readme.read_text(encoding="utf-8")).encode())
 
 
 if __name__ == "__main__":

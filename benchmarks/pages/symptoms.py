@@ -145,6 +145,11 @@ SYMPTOMS: dict[Cause, Symptom] = {
         "BatchNorm is in the wrong mode, or sees too few samples.",
         "Call `model.train()` after every evaluation; use LayerNorm where batches are small.",
     ),
+    "not_a_number": Symptom(
+        "The loss is nan or inf, at once or from some batch on",
+        "A weight, an input, a target or a module gives a value that is no number; one step later all weights are.",
+        "Mend the batch or the operation that it names, and go back to weights from before.",
+    ),
     "healthy": Symptom(
         "Nothing is wrong with it",
         "It learns, it is at its floor, or it waits and no fault was found.",

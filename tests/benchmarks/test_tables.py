@@ -8,10 +8,10 @@ from benchmarks.committed import RESULTS, STUDIES, committed_runs
 from benchmarks.tables import MARK, filled, printed
 from eureka.errors import RequestError
 
-READMES = sorted(RESULTS.glob("*/README.md"))
+READMES = sorted(RESULTS.rglob("README.md"))
 
 
-@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.relative_to(RESULTS).as_posix())
 def test_every_block_that_names_a_study_is_what_is_printed_today(readme: object) -> None:
     text = readme.read_text(encoding="utf-8")  # type: ignore[attr-defined]
     assert text == filled(text), "python -m benchmarks.tables --write writes it"

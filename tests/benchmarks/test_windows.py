@@ -9,7 +9,22 @@ import pytest
 from PIL import Image
 
 from benchmarks.committed import RESULTS
-from benchmarks.windows import ARMS, DRAWN, PICTURE, README, digest, draw, filled, table, told, window
+from benchmarks.windows import (
+    ARMS,
+    DRAWN,
+    FIXES,
+    MARK,
+    PICTURE,
+    READMES,
+    TABLES,
+    WHOLE,
+    digest,
+    draw,
+    filled,
+    of_fixes,
+    told,
+    window,
+)
 
 
 def test_the_committed_picture_is_drawn_from_the_tables_of_today() -> None:
@@ -17,10 +32,23 @@ def test_the_committed_picture_is_drawn_from_the_tables_of_today() -> None:
         assert picture.info["Description"] == digest(DRAWN), "python -m benchmarks.windows draws it"
 
 
-def test_the_table_of_the_readme_is_that_of_today() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert table(DRAWN) in text
-    assert text == filled(text), "python -m benchmarks.windows writes it"
+def test_the_tables_of_the_readmes_are_those_of_today() -> None:
+    texts = [readme.read_text(encoding="utf-8") for readme in READMES]
+    assert {found[2] for text in texts for found in MARK.finditer(text)} == set(TABLES)
+    assert texts == [filled(text) for text in texts], "python -m benchmarks.windows writes them"
+
+
+def test_the_table_of_fixes_counts_the_rows_of_the_tables() -> None:
+    lines = [line.strip("| \n").split(" | ") for line in of_fixes().splitlines()]
+    assert [line[0] for line in lines[2:]] == list(FIXES.values())
+    for column, name in enumerate(WHOLE):
+        with (RESULTS / name / "runs.csv").open(encoding="utf-8", newline="") as table:
+            rows = list(csv.DictReader(table))
+        for line, fix in zip(lines[2:], FIXES, strict=True):
+            for place, start in enumerate(("paper", "clear_positions")):
+                runs = [row for row in rows if row["attention.name"] == fix and row["model.start"] == start]
+                leaps = sum(row["eureka_step"] != "" for row in runs)
+                assert line[1 + 2 * column + place] == f"{leaps} of {len(runs)}"
 
 
 @pytest.mark.parametrize("name", DRAWN)
