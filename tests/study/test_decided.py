@@ -48,7 +48,7 @@ def test_before_the_first_look_nothing_is_decided_however_clear_it_seems(tmp_pat
     plant(tmp_path / "study")
     keep_decided(tmp_path / "study", [], seeds=6)
     assert told(tmp_path).standing == "open"
-    assert told(tmp_path).verdict.startswith("not decided yet: 2.6× sooner so far")
+    assert told(tmp_path).verdict.startswith("not decided yet: 2.7× sooner so far")
 
 
 def test_with_the_runs_of_another_folder_nothing_is_decided(tmp_path: Path) -> None:
