@@ -34,7 +34,7 @@ EXTRAS = {
 
 
 class EurekaError(Exception):
-    """The root of the tree."""
+    """Base class of all errors that eureka raises."""
 
 
 class RequestError(EurekaError, ValueError):
