@@ -79,7 +79,7 @@ def test_a_function_of_the_users_is_diagnosed(cases: str, tmp_path: Path) -> Non
 
 def test_an_object_with_the_same_names_is_taken_and_json_is_one_document(cases: str) -> None:
     document = json.loads(say(f"{cases}:Held", "--json", "--budget", "60").stdout)
-    assert set(document) == {"of", "findings", "checks", "notes", "remedies", "seconds", "step_seconds"}
+    assert set(document) == {"of", "findings", "checks", "notes", "remedies", "seconds", "step_seconds", "attention"}
     assert document["of"] == f"{cases}:Held"
     assert document["findings"][0]["cause"] == "lr_too_small"
     assert set(document["findings"][0]) == {"cause", "sure", "explains", "evidence", "advice", "code", "kind", "numbers"}

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import eureka
 from eureka.curves.online import Event, OnlineDetector
 from eureka.errors import RequestError
 from eureka.forks.given import hand_over
-from eureka.integrations.hugging_face import HuggingFaceCallback
+from eureka.integrations.hugging_face import HuggingFaceCallback, told_late
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
@@ -221,3 +223,35 @@ def test_a_remedy_reaches_the_optimiser_of_the_trainer_before_and_after_training
     job.train()
     trained: Any = job.optimizer
     assert hand_over(job).trained_by is trained.optimizer
+
+
+def test_a_loss_that_is_logged_too_rarely_for_a_plateau_is_told_once_when_training_begins(tmp_path: Path, caplog: Any) -> None:
+    job = trainer(gpt2(), tmp_path, max_steps=40, logging_steps=10, save_strategy="no")
+    job.add_callback(HuggingFaceCallback(job, every=None))
+    with caplog.at_level(logging.WARNING, "eureka"):
+        job.train()
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "eureka"]
+    assert "every 10 steps: that takes about 800 steps, of 40 in all. logging_steps=1 " in said
+
+
+@pytest.mark.parametrize(
+    ("strategy", "every", "steps", "told"),
+    [
+        ("steps", 10, 600, "about 800 steps, of 600 in all. logging_steps=1 "),
+        ("steps", 500, 30_000, "about 40,000 steps, of 30,000 in all. logging_steps=93 "),
+        ("steps", 93, 30_000, ""),
+        ("steps", 10, 1_600, ""),
+        ("steps", 11, 1_600, "about 880 steps, of 1,600"),
+        ("steps", 1, 20, ""),
+        ("epoch", 500, 3_000, 'every 1,000 steps: that takes about 80,000 steps, of 3,000 in all. logging_strategy="steps" with'),
+        ("no", 10, 600, "logs no loss"),
+    ],
+)
+def test_how_late_a_plateau_is_told_depends_on_how_often_the_loss_is_logged(
+    strategy: str, every: int, steps: int, told: str
+) -> None:
+    arguments: Any = SimpleNamespace(logging_strategy=transformers.trainer_utils.IntervalStrategy(strategy))
+    state: Any = SimpleNamespace(max_steps=steps, logging_steps=every, num_train_epochs=3)
+    said = told_late(arguments, state)
+    assert told in said
+    assert bool(said) == bool(told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from eureka.doctor.diagnose import diagnose
 from eureka.doctor.finding import CAUSES
 from eureka.doctor.proposals import PROPOSED
 from eureka.errors import RequestError
 from eureka.forks.given import Given
+from eureka.integrations import rescue as rescue_module
 from eureka.integrations.monitor import Monitor
 from eureka.integrations.rescue import Rescue, RescueRecord
 from eureka.racing.remedies import CATALOGUE
@@ -225,3 +228,82 @@ def test_a_watcher_that_applies_the_winner_tries_no_new_start(tmp_path: Path) ->
 def test_every_proposal_is_a_remedy_for_a_cause_that_exists() -> None:
     assert set(PROPOSED) <= set(CAUSES)
     assert {name for names in PROPOSED.values() for name in names} <= {remedy.name for remedy in CATALOGUE}
+
+
+def flat_from_the_start(mode: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Monitor, nn.Module, list[Any]]:
+    """A watcher with the usual share, and the diagnoses that it makes."""
+    made: list[Any] = []
+
+    def counted(given: Given) -> Any:
+        made.append(diagnose(given))
+        return made[-1]
+
+    monkeypatch.setattr(rescue_module, "diagnose", counted)
+    model, _, given = slow(1e-4)
+    return Monitor(model, every=None, rescue=mode, given=lambda: given, folder=folder), model, made
+
+
+def test_a_run_that_is_flat_from_the_start_is_raced_once_its_steps_suffice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor, model, made = flat_from_the_start("apply", tmp_path, monkeypatch)
+    fresh = {name: value.clone() for name, value in model.state_dict().items()}
+    seen: list[list[RescueRecord]] = []
+    for step in range(900):
+        monitor.update(step, 1.5)
+        if not seen or seen[-1] != monitor.rescue.records:
+            seen.append([*monitor.rescue.records])
+    (first,), (second,) = seen[1:]  # a record at the plateau, and one in its place when the race was run
+    assert "No race yet" in first.verdict
+    assert f"at step {second.step:,}." in first.verdict
+    assert first.step < second.step < 500
+    assert 0 < second.race_steps <= 0.5 * second.step
+    assert second.applied
+    assert torch.load(second.checkpoint, weights_only=True)["step"] == second.step
+    assert any(not torch.equal(value, fresh[name]) for name, value in model.state_dict().items())
+    assert len(made) == 1, "the plateau is diagnosed once"
+
+
+def test_a_race_that_waits_is_given_up_when_the_plateau_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor, _, made = flat_from_the_start("race", tmp_path, monkeypatch)
+    for step in range(150):
+        monitor.update(step, 1.5)
+    assert monitor.rescue.pending
+    for step in range(150, 600):
+        monitor.update(step, 1.5 - 0.001 * (step - 150))  # it falls, and never rests
+        if step > 200:
+            assert not monitor.rescue.pending
+    (record,) = monitor.rescue.records
+    assert not record.race_steps
+    assert len(made) == 1
+
+
+def test_a_race_that_waits_is_run_after_a_checkpoint_was_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _, _ = flat_from_the_start("race", tmp_path, monkeypatch)
+    for step in range(150):
+        first.update(step, 1.5)
+    second, _, made = flat_from_the_start("race", tmp_path, monkeypatch)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    for step in range(150, 500):
+        second.update(step, 1.5)
+    (record,) = second.rescue.records
+    assert record.race_steps > 0
+    assert not made, "its cause is known"
+    advised, _, _ = flat_from_the_start("advise", tmp_path, monkeypatch)
+    advised.load_state_dict(first.state_dict())
+    for step in range(150, 500):
+        advised.update(step, 1.5)
+    assert not advised.rescue.records[0].race_steps, "who only wants advice gets no race"
+
+
+def test_a_checkpoint_of_before_races_could_wait_is_read(tmp_path: Path) -> None:
+    kept = RescueRecord(step=9, causes=("healthy",))
+    rescue = Rescue("race", lambda: Given(model=nn.Linear(1, 1), batches=[1]))
+    rescue.load_state_dict({"records": [{**vars(kept), "causes": ["healthy"]}]})
+    assert rescue.records == [kept]
+    assert not rescue.is_due(10_000)
+
+
+def test_a_share_of_nothing_is_refused() -> None:
+    with pytest.raises(RequestError, match="share=0"):
+        Rescue("race", lambda: Given(model=nn.Linear(1, 1), batches=[1]), share=0)

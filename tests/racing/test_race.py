@@ -241,13 +241,50 @@ def test_it_tells_what_to_do_next_and_each_reason_once() -> None:
     skipped = str(raced(convolutions(), remedies=["norm_softmax", "norm_softmax_var"], steps=4))
     assert skipped.count("no attention found") == 1
     assert "norm_softmax and norm_softmax_var were skipped: " in skipped
+    told = str(raced(convolutions(), remedies=["clear_norm_softmax", "start_over", "start_over_x10"], steps=4))
+    assert told.count("no attention found") == 2  # of what was skipped, and of what is raced in part
+    assert "start_over and start_over_x10 are raced in part: no attention found" in told
+
+
+def test_with_a_scheduler_the_line_by_hand_changes_what_the_scheduler_goes_by() -> None:
+    run = reader(lr=1e-5, loss=same, dropout=0.0, batches=40)
+    torch.optim.lr_scheduler.LambdaLR(run.optimizer, lambda step: 1.0)
+    told = str(raced(run, remedies=["rate_x1000"], steps=40))
+    assert "    for i, group in enumerate(optimizer.param_groups): group['lr'] *= 1000; scheduler.base_lrs[i] *= 1000" in told
+
+
+def test_a_rate_that_is_applied_is_said_to_be_in_no_checkpoint() -> None:
+    run = reader(lr=1e-5, loss=same, dropout=0.0, batches=40)
+    race = raced(run, remedies=["rate_x1000"], steps=40)
+    assert "is made at 1000 times the rate that param_groups show, so that schedulers go on. No checkpoint holds that:" in str(
+        race
+    )
+    told = race.apply()
+    assert told.startswith("Each step of this optimiser object is made at 1000 times the rate that param_groups show (1e-5)")
+    assert "No checkpoint holds that: where one is loaded, do it by hand; not both." in told
+    assert run.optimizer.state_dict()["param_groups"][0]["lr"] == 1e-5  # as it says
+    race.undo()
+
+
+def test_of_what_is_applied_only_what_no_checkpoint_holds_is_told() -> None:
+    race = raced(reader(dropout=0.0), remedies=[eureka.Remedy("same", "nothing", nothing)])
+    assert race.apply() == ""
+    told: dict[str, str] = {}
+    for remedy in choose(["norm_softmax", "clear_norm_softmax_x10", "fresh_optimizer"]):
+        race._winner.remedy = remedy
+        told[remedy.name] = "\n".join(race._next())
+    again = "No checkpoint holds this change: where one is loaded into a new model, make it again."
+    assert told["norm_softmax"].endswith(again)
+    assert "10 times the rate that param_groups show" in told["clear_norm_softmax_x10"]
+    assert "No checkpoint holds that, nor the operator: " in told["clear_norm_softmax_x10"]
+    assert "checkpoint" not in told["fresh_optimizer"]
 
 
 def test_of_a_remedy_that_was_raced_in_part_only_what_was_done_is_told() -> None:
     run = convolutions()
     made = applied(choose(["start_over_x10"])[0], Fork(run.model, run.optimizer, inputs=((run.batches[0],), {})))
     assert [one.changes for one in made.done] == ["a new start: every weight matrix drawn anew", "10 times the learning rate"]
-    assert len(made.without) == 2
+    assert len(made.without) == 1  # neither attention nor positions, for one reason
     made.undo()
 
     def apply(fork: Fork) -> Applied:

@@ -149,12 +149,25 @@ def test_the_winner_is_who_leapt_or_whose_interval_begins_highest() -> None:
     assert winner([slow, fast]) is fast
     assert winner([slow, leapt, fast]) is leapt
     assert winner([judged(wait, wait)]) is None
-    assert (
-        in_words([judged(wait, wait)], wait)
-        == "None of them helped: no remedy is better than waiting by enough to tell, or to matter."
-    )
+    assert in_words([judged(wait, wait)], wait) == "None of them helped: no remedy has a loss below that of waiting."
     assert in_words([judged(wait, wait, skipped="no.")], wait) == "None of the remedies could be applied."
     assert in_words([fast], wait).startswith("it helped: its loss is 8")
+
+
+def test_where_none_helped_it_says_by_what_the_best_missed_it() -> None:
+    wait = 1.0 + noise(160, 1, 0.002)
+    small = judged(wait - 0.01 + noise(160, 2, 0.001), wait)
+    unclear = judged(wait - 0.03 + noise(160, 3, 0.3), wait)
+    done = judged(wait - np.linspace(0.06, 0.05, 160), wait)
+    gaining = judged(wait - 0.04 - np.linspace(0, 0.001, 160) + noise(160, 5, 0.002), wait)
+    verdicts = [small, unclear, done, gaining]
+    assert [one.standing for one in verdicts] == ["level"] * 4
+    told = [in_words([one], list(wait)).removeprefix("None of them helped: the best is it, at ") for one in verdicts]
+    assert told[0] == "+1.0 %, and less than 2\N{NO-BREAK SPACE}% does not count."
+    assert told[1].startswith(f"{verdicts[1].cells()[2]}, and its interval ({verdicts[1].cells()[3]}) holds 0")
+    assert told[2] == "+5.1 %; it is lower, but no longer gains on waiting."
+    assert told[3] == "+4.1 %; it is lower, but that it still gains on waiting is not clear: a longer race may tell."
+    assert "at +5.1 %" in in_words(verdicts, list(wait))  # the one that missed it by least
 
 
 def test_far_ahead_is_a_whole_interval_a_leap_below_waiting() -> None:

@@ -59,7 +59,8 @@ def test_a_fix_that_hurts_is_said_to(tmp_path: Path, plant: Any, concluded: Said
 
 def test_a_fix_that_helps_only_beside_a_worse_start_is_not_said_to_help(tmp_path: Path, plant: Any, concluded: Said) -> None:
     plant_leaps(tmp_path, plant, {"softmax": 200})
-    plant_leaps(tmp_path, plant, {"softmax": 900, "norm_softmax": 500}, **{"model.start": "clear"})
+    clear: dict[str, Any] = {"model.start": "clear"}
+    plant_leaps(tmp_path, plant, {"softmax": 900, "norm_softmax": 500}, **clear)
     assert "helps here" not in concluded(tmp_path)
     assert "hurts" in concluded(tmp_path)
 

@@ -100,6 +100,11 @@ class OnlineDetector:
         self._odd = 0  # absurd values in a row
         self._power = 0  # values are kept times two to this power
 
+    @property
+    def resting(self) -> bool:
+        """Whether the plateau that was entered last has not been left."""
+        return self._rest is not None
+
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain numbers, lists and strings, so that a checkpoint of any kind can hold it, also JSON."""
         return {name: _plain(value) for name, value in vars(self).items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from eureka import random_state
 from eureka.errors import RequestError
+from eureka.forks.copies import deep_copies
 from eureka.forks.generators import generators_of, restorer
 from eureka.forks.held import Held
 from eureka.forks.quiet import copied
@@ -63,10 +63,7 @@ class Case:
 
     def fork(self) -> Fork:
         """Copies of the model and its optimiser, as they are now."""
-        try:
-            model, optimizer = _deep_copies(self.model, self.optimizer)
-        except Exception as error:
-            raise RequestError(f"{type(self.model).__name__} cannot be copied ({type(error).__name__}: {error}).") from error
+        model, optimizer = deep_copies(self.model, self.optimizer)
         for hook in copied_hooks(self.optimizer._optimizer_step_pre_hooks):
             optimizer.register_step_pre_hook(hook)
         for hook in copied_hooks(self.optimizer._optimizer_step_post_hooks):
@@ -77,7 +74,7 @@ class Case:
         """One step of the user's loop on a fork; the loss before it. A step may use its batch up: it gets a copy."""
         batch = copied(batch)
         if self.step is not None:
-            return torch.as_tensor(self.step(fork.model, fork.optimizer, batch)).detach()
+            return _as_loss(self.step(fork.model, fork.optimizer, batch))
         fork.optimizer.zero_grad(set_to_none=True)
         loss = self._loss_on(fork.model, batch)
         if loss.requires_grad:  # else nothing has a gradient, which is a finding
@@ -93,19 +90,26 @@ class Case:
         assert self.loss is not None
         loss = self.loss(model, batch)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
-            shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-            raise RequestError(f"loss returns {shape}; it must return one number as a tensor.")
+            what = _what(loss) if isinstance(loss, Tensor) else type(loss).__name__
+            raise RequestError(f"loss returns {what}; it must return one number as a tensor.")
         return loss
 
 
-def _deep_copies(model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
-    """Copies that belong together, also with what an optimiser does not hand to `copy`, such as LBFGS's list of parameters."""
-    memo: dict[int, Any] = {}
-    new_model, new_optimizer = copy.deepcopy((model, optimizer), memo)
-    for name, value in vars(optimizer).items():
-        if name not in vars(new_optimizer) and not callable(value):
-            setattr(new_optimizer, name, copy.deepcopy(value, memo))
-    return new_model, new_optimizer
+def _as_loss(returned: Any) -> Tensor:
+    """What a step returns, if it is one number."""
+    try:
+        found = torch.as_tensor(returned).detach()
+    except (TypeError, ValueError, RuntimeError):
+        found = None
+    if found is None or found.numel() != 1:
+        raise RequestError(f"step returns {_what(returned)}; it must return the loss: one number, or a tensor of one.")
+    return found
+
+
+def _what(returned: Any) -> str:
+    if isinstance(returned, Tensor):
+        return f"a tensor of shape {tuple(returned.shape)}"
+    return "nothing" if returned is None else f"a {type(returned).__name__}"
 
 
 GOES_ALONG = "goes_along_with_copies"

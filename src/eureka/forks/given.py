@@ -34,6 +34,8 @@ class Given:
 
     forgets: str = ""
     """what a trainer forgets of a remedy that is applied, in a sentence"""
+    rate_by_hand: str = ""
+    """a line of code that changes the rate of a trainer, with {change} in the place of "*= 10"; empty without a trainer"""
 
     @property
     def trained_by(self) -> Optimizer | None:

@@ -84,8 +84,8 @@ class Held:
             return ()
         size = one.numel() * one.element_size()
         if size > self._room:
-            self._restore.append(functools.partial(_refuse_change, one, one._version))
-            return ()
+            self._restore.append(functools.partial(_refuse_change, one, one._version, one.grad))
+            return () if one.grad is None else (one.grad,)
         self._room -= size
         self._restore.append(functools.partial(_put_tensor, one, one.detach().clone(), one.grad))
         return () if one.grad is None else (one.grad,)
@@ -192,7 +192,8 @@ def _put_tensor(one: Tensor, kept: Tensor, gradient: Tensor | None) -> None:
     one.grad = gradient
 
 
-def _refuse_change(one: Tensor, version: int) -> None:
+def _refuse_change(one: Tensor, version: int, gradient: Tensor | None) -> None:
+    one.grad = gradient
     if one._version != version:
         raise RequestError(
             f"the function that was given writes to a tensor of shape {tuple(one.shape)} that it holds, which is too large to be"

@@ -47,7 +47,21 @@ def from_trainer(trainer: Any, batches: Any, log: Any) -> Given:
         notes=notes,
         own_optimizer=own,
         adopt=partial(_adopt, trainer, own),
+        rate_by_hand=_rate_by_hand(trainer),
     )
+
+
+def _rate_by_hand(trainer: Any) -> str:
+    """How the rate is changed before, during or after `train()`, which makes an optimiser once and a scheduler each time."""
+    groups = "trainer.optimizer.param_groups"
+    if trainer.optimizer is None:
+        if "create_optimizer" not in _overridden(trainer):
+            return "trainer.args.learning_rate {change}  # before train()"
+        groups = "trainer.create_optimizer().param_groups"
+    elif hasattr(trainer.lr_scheduler, "base_lrs"):
+        own = "group['lr'] {change}; group['initial_lr'] {change}"
+        return f"for i, group in enumerate({groups}): {own}; trainer.lr_scheduler.base_lrs[i] {{change}}"
+    return f"for group in {groups}: group['lr'] {{change}}  # before train()"
 
 
 def _adopt(trainer: Any, optimizer: Optimizer) -> Callable[[], None]:

@@ -12,18 +12,22 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from eureka.forks.held import Held, hooks_of
+from eureka.forks.parking import parameters_beside
 
 
 @contextmanager
-def kept_loop(function: Callable[..., Any] | None, optimizer: Optimizer | None, model: nn.Module | None = None) -> Iterator[None]:
+def kept_loop(function: Callable[..., Any] | None, optimizer: Optimizer | None, model: nn.Module) -> Iterator[None]:
     """Afterwards what a loss or a step holds, and the groups of the optimiser, are as they were.
 
-    model   the user's; it is handed over as copies, and the hooks on it are called by those
+    model   the user's; it is handed over as copies, and the hooks on it are called by those. Parameters that the optimiser
+            trains beside it, such as those of a loss, are put back too
     """
-    own: list[Any] = [] if model is None else [*model.modules(), *model.parameters(), *model.buffers()]
-    if optimizer is not None:
-        own += [optimizer, *(one for group in optimizer.param_groups for one in group["params"])]
-    held = Held([function, *(hooks_of(model) if model is not None else ())], own)
+    own: list[Any] = [optimizer]
+    more: list[Any] = []
+    if isinstance(model, nn.Module):  # else it is refused later
+        own += [*model.modules(), *model.parameters(), *model.buffers()]
+        more = [*hooks_of(model), *([] if optimizer is None else parameters_beside(model, optimizer))]
+    held = Held([function, *more], own)
     groups = [] if optimizer is None else [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     try:
         yield

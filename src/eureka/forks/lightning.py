@@ -59,6 +59,7 @@ def from_module(module: Any, data: Any, optimizer: Optimizer | None, log: Any) -
         notes=notes,
         own_optimizer=own,
         forgets="" if optimizer is own and _is_fitting(trainer) else FORGETS,
+        rate_by_hand="lr {change}  # in configure_optimizers",
     )
 
 
@@ -149,7 +150,7 @@ def _only(optimizers: list[Any]) -> Optimizer:
     if len(optimizers) != 1:
         raise RequestError(
             f"configure_optimizers returns {len(optimizers) or 'no'} optimizers, and an experiment takes one;"
-            " pass step=lambda model, optimizer, batch: … and optimizer=…."
+            " pass step=lambda model, optimizer, batch: … and optimizer=…, which may be two in one (eureka.forks.joined.Joined)."
         )
     found: Optimizer = getattr(optimizers[0], "_optimizer", optimizers[0])
     return found

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from eureka.forks.case import Fork
@@ -26,7 +27,7 @@ class Parking:
 
     def park(self, fork: Fork) -> Parked:
         """Take the tensors of a fork away; `Parked.wake` brings them back."""
-        tensors = tensors_of(fork)
+        tensors = _that_leave(fork)
         gradients = [tensor.grad for tensor in tensors]
         devices = [tensor.device for tensor in tensors]
         values = [tensor.detach().cpu() for tensor in [*tensors, *(one for one in gradients if one is not None)]]
@@ -52,7 +53,7 @@ class Parked:
         fork = self.fork if other is None else other
         shared = other is not None and isinstance(self._kept, list)
         values = iter(_read(self._kept))
-        tensors = tensors_of(fork)
+        tensors = _that_leave(fork)
         for tensor, device in zip(tensors, self._devices, strict=True):
             value = next(values)
             tensor.data = value.to(device, copy=shared)
@@ -72,7 +73,7 @@ class Parked:
 
 def empty(fork: Fork) -> None:
     """Free the memory of all its tensors now; what refers to them may live longer."""
-    for tensor in tensors_of(fork):
+    for tensor in _that_leave(fork):
         tensor.grad = None
         tensor.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
 
@@ -81,6 +82,18 @@ def tensors_of(fork: Fork) -> list[Tensor]:
     """Every tensor of a fork once: parameters, buffers, and what the optimiser remembers."""
     found = [*fork.model.parameters(), *fork.model.buffers(), *_parameters(fork), *_remembered(fork)]
     return list({id(tensor): tensor for tensor in found}.values())
+
+
+def parameters_beside(model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
+    """What the optimiser trains besides the model, such as the parameters of a loss."""
+    own = {id(one) for one in model.parameters()}
+    return [one for group in optimizer.param_groups for one in group["params"] if id(one) not in own]
+
+
+def _that_leave(fork: Fork) -> list[Tensor]:
+    """All but the parameters beside the model: a loss of the user's may compute with those while the user's run is parked."""
+    stay = {id(one) for one in parameters_beside(fork.model, fork.optimizer)}
+    return [one for one in tensors_of(fork) if id(one) not in stay]
 
 
 def size_of(fork: Fork) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from eureka.forks.case import Fork
+from eureka.forks.parking import parameters_beside
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class State:
     tensors: dict[str, Tensor]
     """parameters and buffers by name, also buffers that a `state_dict` leaves out"""
     gradients: dict[str, Tensor]
+    beside: list[Tensor]
+    """parameters that the optimiser trains besides the model, in the order of its groups"""
+    beside_gradients: list[Tensor | None]
     remembered: list[list[dict[str, Any] | None]]
     """what the optimiser remembers of each parameter of each group; None for one that it has not met yet"""
     settings: list[dict[str, Any]]
@@ -52,8 +56,11 @@ class KeptState:
             if name in state.tensors:
                 tensor.copy_(state.tensors[name])
         for name, parameter in named.items():
-            gradient = state.gradients.get(name)
-            parameter.grad = None if gradient is None else gradient.to(parameter.device, copy=True)
+            _put_gradient(parameter, state.gradients.get(name))
+        beside = parameters_beside(fork.model, fork.optimizer)
+        for one, kept, gradient in zip(beside, state.beside, state.beside_gradients, strict=True):
+            one.copy_(kept)
+            _put_gradient(one, gradient)
         groups = zip(fork.optimizer.param_groups, state.settings, state.remembered, state.devices, strict=True)
         for group, settings, remembered, devices in groups:
             _put_group(fork, group, settings, zip(group["params"], remembered, devices, strict=True))
@@ -64,6 +71,10 @@ def _mapped(file: Path) -> State:
     with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
         state: State = torch.load(file, mmap=True, weights_only=False)
     return state
+
+
+def _put_gradient(parameter: Tensor, gradient: Tensor | None) -> None:
+    parameter.grad = None if gradient is None else gradient.to(parameter.device, copy=True)
 
 
 def _put_group(fork: Fork, group: dict[str, Any], settings: dict[str, Any], remembered: Any) -> None:
@@ -80,10 +91,13 @@ def _state(fork: Fork) -> State:
     """The state itself, not a copy."""
     named, groups = dict(fork.model.named_parameters()), fork.optimizer.param_groups
     met = fork.optimizer.state
+    beside = parameters_beside(fork.model, fork.optimizer)
     remembered = [[dict(met[one]) if one in met else None for one in group["params"]] for group in groups]
     return State(
         tensors={name: tensor.detach() for name, tensor in [*named.items(), *fork.model.named_buffers()]},
         gradients={name: parameter.grad.detach() for name, parameter in named.items() if parameter.grad is not None},
+        beside=[one.detach() for one in beside],
+        beside_gradients=[None if one.grad is None else one.grad.detach() for one in beside],
         remembered=remembered,
         settings=[{key: value for key, value in group.items() if key != "params"} for group in groups],
         devices=tree_map(_device, remembered),

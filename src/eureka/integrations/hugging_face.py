@@ -10,7 +10,7 @@ from eureka.curves.online import Event
 from eureka.errors import MissingExtraError, RequestError
 from eureka.forks.given import hand_over
 from eureka.integrations.monitor import Monitor, Scalars
-from eureka.integrations.rescue import SHARE, as_mode
+from eureka.integrations.rescue import LOGGER, SHARE, as_mode
 from eureka.patching.patch import Patched
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ else:
     except ImportError:
         raise MissingExtraError("transformers", "hf") from None
 
+VALUES = 80
+"""A plateau is told after about so many logged losses (the median of `eureka.curves.online.OnlineDetector`)."""
+
 
 class HuggingFaceCallback(TrainerCallback, ExportableState):
     """Logs plateaus and Eureka-moments of the loss, and attention at an interval, through the trainer's own loggers.
@@ -32,8 +35,9 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
         trainer.add_callback(HuggingFaceCallback(trainer, every=50))
         trainer.train()
 
-    It takes the loss as often as the trainer logs it (``logging_steps``). Its state is saved with the trainer's checkpoints and
-    restored when training resumes.
+    It takes the loss as often as the trainer logs it (``logging_steps``), and tells a plateau after about 80 logged values: where
+    that is late, it says so when training begins. Its state is saved with the trainer's checkpoints and restored when training
+    resumes.
 
     Args:
         trainer: the trainer whose loggers are used; without it scalars go into the log history only
@@ -43,7 +47,8 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
         per_layer: log every measure of every layer; otherwise their means
         rescue: what to do at a plateau: "off", "advise", "race" or "apply" (see `Monitor`); it needs `trainer`. "apply"
             writes the checkpoint from before into the trainer's output folder
-        share: of the steps made so far that a race may take, over all its forks
+        share: of the steps made so far that a race may take, over all its forks; a plateau that comes too early for one is
+            raced later, if it lasts
     """
 
     def __init__(
@@ -79,6 +84,8 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
     ) -> None:
         assert model is not None
         self._state = state
+        if state.is_world_process_zero and (late := told_late(args, state)):
+            LOGGER.warning("%s", late)
         self.monitor = Monitor(
             model,
             every=self.every,
@@ -121,3 +128,19 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
             self.trainer.log(dict(scalars))
         elif self._state is not None:
             self._state.log_history.append({**scalars, "step": step})
+
+
+def told_late(args: TrainingArguments, state: TrainerState) -> str:
+    """What to say where the loss is logged so rarely that a plateau shows only in the second half of training; else nothing."""
+    steps, strategy = int(state.max_steps), str(getattr(args.logging_strategy, "value", args.logging_strategy))
+    if strategy == "no":
+        return 'The Trainer logs no loss (logging_strategy="no"), so neither plateaus nor Eureka-moments can be told.'
+    every = int(state.logging_steps) if strategy == "steps" else math.ceil(steps / max(state.num_train_epochs, 1))
+    better = max(steps // (4 * VALUES), 1)
+    if every <= better or 2 * VALUES * every <= steps:
+        return ""
+    setting = f"logging_steps={better}" if strategy == "steps" else f'logging_strategy="steps" with logging_steps={better}'
+    return (
+        f"A plateau is told after about {VALUES} logged losses. The Trainer logs one every {every:,} steps: that takes about"
+        f" {VALUES * every:,} steps, of {steps:,} in all. {setting} tells it sooner."
+    )

@@ -40,7 +40,8 @@ class LightningCallback(Callback):
         per_layer: log every measure of every layer; otherwise their means
         rescue: what to do at a plateau: "off", "advise", "race" or "apply" (see `Monitor`). "apply" writes the checkpoint
             from before into the trainer's folder
-        share: of the steps made so far that a race may take, over all its forks
+        share: of the steps made so far that a race may take, over all its forks; a plateau that comes too early for one is
+            raced later, if it lasts
     """
 
     def __init__(

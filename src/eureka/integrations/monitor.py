@@ -12,7 +12,7 @@ from torch import nn
 from eureka.curves.online import Event, OnlineDetector
 from eureka.errors import EurekaError, RequestError
 from eureka.forks.given import Given
-from eureka.integrations.rescue import LOGGER, SHARE, Rescue, as_mode
+from eureka.integrations.rescue import LOGGER, SHARE, Rescue, RescueRecord, as_mode
 from eureka.patching.patch import Patched
 from eureka.probes.attention import AttentionProbe
 from eureka.runs import ProbeRecord
@@ -39,7 +39,8 @@ class Monitor:
             goes on with the winner. It needs `given`
         given: called at a plateau; returns what `eureka.diagnose` takes, as a dict: model, batches, loss or step, optimizer
         folder: where "apply" writes the checkpoint from before
-        share: of the steps made so far that a race may take, over all its forks
+        share: of the steps made so far that a race may take, over all its forks; a plateau that comes too early for one is
+            raced later, if it lasts
 
     It never stops a training run: what cannot be measured is said once, as a warning of the logger "eureka", and the loss is
     watched on.
@@ -99,18 +100,22 @@ class Monitor:
             self.events.append(event)
             self._tell(event_scalars(event), step)
             if event.name == "plateau_entered":
-                self._at_plateau(step)
+                if self.records and (told := self.records[-1].sentence):
+                    LOGGER.info("%s", told)
+                self._rescue(self.rescue.at_plateau, step)
             if self._on_event is not None:
                 self._on_event(event)
+        elif self.detector.resting and self.rescue.is_due(step):
+            self._rescue(self.rescue.go_on, step)
+        if not self.detector.resting:
+            self.rescue.pending = ()
         return event
 
-    def _at_plateau(self, step: int) -> None:
-        """Say how attention is, and rescue the run, with nothing attached to its model meanwhile."""
-        if self.records and (told := self.records[-1].sentence):
-            LOGGER.info("%s", told)
+    def _rescue(self, look: Callable[[int], RescueRecord | None], step: int) -> None:
+        """Look at the run with nothing attached to its model meanwhile."""
         if self.probe is not None:
             self.probe.pause()
-        record = self.rescue.at_plateau(step)
+        record = look(step)
         if self.probe is not None:
             self.probe.resume()
         if record is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from io import BytesIO
@@ -12,7 +13,6 @@ from typing import Any, Literal, get_args
 import torch
 
 from eureka.doctor.diagnose import diagnose
-from eureka.doctor.finding import Diagnosis
 from eureka.errors import RequestError, UnknownNameError
 from eureka.files import make_folder, write_whole
 from eureka.forks.case import Fork
@@ -33,6 +33,8 @@ MOST = 3
 """Plateaus of a run that are looked at."""
 LEAST = 20
 """A race of fewer steps shows nothing."""
+LENGTHS = [STEPS >> halved for halved in range(STEPS.bit_length()) if STEPS >> halved >= LEAST]
+"""How far a race may go, the longest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,8 @@ class Rescue:
              no new starts
     given    called at a plateau for the run as it is then
     folder   where the checkpoint from before is written; "apply" needs it
-    share    of the steps made so far that a race may take, over all its forks
+    share    of the steps made so far that a race may take, over all its forks; where that is too little, the race waits while
+             the plateau lasts
     """
 
     def __init__(self, mode: str, given: Callable[[], Given], *, folder: Path | str | None = None, share: float = SHARE) -> None:
@@ -87,19 +90,39 @@ class Rescue:
         self.folder = None if folder is None else Path(folder)
         if self.mode == "apply" and folder is None:
             raise RequestError('rescue="apply" needs a folder for the checkpoint from before.')
+        if not self.share > 0:
+            raise RequestError(f"share={share:g}: a race takes a share of the steps above 0.")
         self.records: list[RescueRecord] = []
+        self.pending: tuple[str, ...] = ()
+        """remedies whose race waits for more steps, while the plateau lasts"""
 
     def at_plateau(self, step: int) -> RescueRecord | None:
         """Look at the run, as often as `MOST` plateaus; what fails is said once and ends the rescue, not the run."""
+        self.pending = ()
         if self.mode == "off" or len(self.records) >= MOST:
             return None
-        record = RescueRecord(step=step)
+        self.records.append(RescueRecord(step=step))
+        return self._looked(self._rescue)
+
+    def is_due(self, step: int) -> bool:
+        """Whether a race has waited for more steps and the run has made them."""
+        return self.mode in ("race", "apply") and bool(self.pending) and self._length(step, self.pending) is not None
+
+    def go_on(self, step: int) -> RescueRecord:
+        """Run the race that it was too early for; its plateau lasts."""
+        names, self.pending = self.pending, ()
+        self.records[-1] = replace(self.records[-1], step=step, verdict="")
+        return self._looked(lambda record: self._race(record, self.given(), self._kept(names)))
+
+    def _looked(self, look: Callable[[RescueRecord], RescueRecord]) -> RescueRecord:
+        """The last record, after a look at the run."""
+        record = self.records[-1]
         try:
-            record = self._rescue(record)
+            record = look(record)
         except Exception as error:  # a watcher never stops a training run
             self.mode = "off"
             record = replace(record, failed=f"The run cannot be looked into ({error}); its loss is watched.")
-        self.records.append(record)
+        self.records[-1] = record
         LOGGER.warning("%s", record.sentence)  # so that it is seen where nobody has set up logging
         return record
 
@@ -109,22 +132,26 @@ class Rescue:
         record = replace(record, causes=tuple(one.cause for one in found.findings), advice=found.findings[0].advice)
         if self.mode == "advise":
             return record
-        steps, names = self._budget(record.step, found)
+        names = self._kept(found.remedies)
         if not names:
             why = "the run is healthy." if found.healthy else f"{found.cause} has to be mended by hand."
             return replace(record, verdict=f"No remedy is raced: {why}")
-        if steps < LEAST:
-            return replace(record, verdict=f"No race: {self.share:g} of {record.step:,} steps is too little for one.")
+        return self._race(record, given, names)
+
+    def _race(self, record: RescueRecord, given: Given, names: tuple[str, ...]) -> RescueRecord:
+        steps = self._length(record.step, names)
+        if steps is None:
+            self.pending = names
+            why = f"{self.share:g} of {record.step:,} steps is too little for one"
+            due = math.ceil(total(rungs(len(names), LENGTHS[-1])) / self.share)
+            return replace(record, verdict=f"No race yet: {why}; if the plateau lasts, it is run at step {due:,}.")
         ran = race(given, remedies=list(names), steps=steps)
         record = replace(record, verdict=ran.summary, winner=ran.winner, race_steps=ran.steps)
         return self._apply(record, ran, given) if self.mode == "apply" and ran.winner != "wait" else record
 
-    def _budget(self, step: int, found: Diagnosis) -> tuple[int, tuple[str, ...]]:
-        """How far a race of the proposed remedies may go, and which they are."""
-        names, steps = self._kept(found.remedies), STEPS
-        while steps >= LEAST and total(rungs(len(names), steps)) > self.share * step:
-            steps //= 2
-        return steps, names
+    def _length(self, step: int, names: tuple[str, ...]) -> int | None:
+        """How far a race of these remedies may go at a step; None if it is too early for one."""
+        return next((one for one in LENGTHS if total(rungs(len(names), one)) <= self.share * step), None)
 
     def _kept(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Without new starts where the winner is applied unasked: what a model has learned is not thrown away by a watcher."""
@@ -143,11 +170,13 @@ class Rescue:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings."""
-        return {"records": [asdict(record) | {"causes": list(record.causes)} for record in self.records]}
+        records = [asdict(record) | {"causes": list(record.causes)} for record in self.records]
+        return {"records": records, "pending": list(self.pending)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on after a checkpoint was loaded: what lasts of the remedies in force is applied to the new model again."""
         self.records = [RescueRecord(**{**one, "causes": tuple(one["causes"])}) for one in state["records"]]
+        self.pending = tuple(state.get("pending", ()))  # a checkpoint of an older version has none
         names = [record.winner for record in self.records if record.applied]
         try:
             for name in names:

@@ -61,11 +61,14 @@ class Contender:
         self.parked = parking.park(fork)
 
     def turn(self, case: Case, until: int, parking: Parking, seed: int, look: Callable[[Contender], bool]) -> None:
-        """Train up to a step, or until a look ends it. Each step draws the same random numbers in every fork."""
+        """Train up to a step, or until a look ends it. Each step draws the same random numbers in every fork.
+
+        What the user's functions hold begins at the user's own in every turn, and is put back after it.
+        """
         assert self.parked is not None
         fork = self.parked.wake()
         try:
-            with kept_loop(case.step, case.optimizer):
+            with kept_loop(case.step or case.loss, case.optimizer, case.model):
                 while len(self.losses) < until and self._step(case, fork, seed) and not look(self):
                     pass
         finally:

@@ -12,6 +12,7 @@ from eureka.forks.case import Fork
 from eureka.forks.parking import Parking
 from eureka.forks.state import KeptState
 from eureka.formats import duration, listing, percent, plural
+from eureka.formats import rate as told_rate
 from eureka.racing.contender import Contender
 from eureka.racing.remedy import applied
 from eureka.racing.verdict import SURE, Verdict
@@ -55,11 +56,22 @@ class Race:
     """makes the user's trainer train with the optimiser, if it has none yet"""
     _own_rates: bool = field(default=False, repr=False)
     """whether the user's optimiser keeps its rates, since the forks had others"""
+    _line: Callable[[str], str] = field(default=str, repr=False)
+    """a line of code as the user's run needs it: with a trainer or a scheduler the rate is changed elsewhere"""
     _before: KeptState | None = field(default=None, repr=False)
     _undo: ExitStack = field(default_factory=ExitStack, repr=False)
 
-    def apply(self) -> None:
-        """Make the winner the user's run, in place: its weights and what its optimiser remembers, after its steps of the race."""
+    def apply(self) -> str:
+        """Make the winner the user's run, in place: its weights and what its optimiser remembers, after its steps of the race.
+
+        A multiple of the learning rate is not written into the optimiser, where a scheduler would overwrite it: from now on each
+        step of this optimiser object is made at that multiple of the rate that the loop has set. So ``param_groups`` show the
+        rate as it was, and ``state_dict`` does not hold the multiple: after a checkpoint is loaded, the run goes on at the old
+        rate. There, multiply the rate by hand where the optimiser and its scheduler are made; multiplied by hand while the winner
+        is applied, it counts twice. Operators have to be put in again, too, where a checkpoint is loaded into a new model.
+
+        Returns what a checkpoint will not hold, in a sentence or two, or nothing.
+        """
         if self._before is not None:
             raise RequestError(f"{self.winner} is applied already; undo() takes it back.")
         before = KeptState(self._user, self._prize.parking.folder)
@@ -79,6 +91,33 @@ class Race:
             if self._adopt is not None:
                 undo.callback(self._adopt())
             self._before, self._undo = before, undo.pop_all()
+        return self._not_saved(groups[0]["lr"])
+
+    def _not_saved(self, rate: float | None = None) -> str:
+        """What of the winner a checkpoint does not hold.
+
+        rate   that the groups of the optimiser show, once the winner is applied
+        """
+        remedy = self._winner.remedy
+        if getattr(remedy, "lasting", None) is None:
+            return ""
+        factor = getattr(remedy, "factor", None)
+        if factor is None:
+            return "No checkpoint holds this change: where one is loaded into a new model, make it again."
+        shown = "" if rate is None else f" ({told_rate(float(rate))})"
+        operator = ", nor the operator" if "eureka.patch" in self._by_hand()[0] else ""
+        return (
+            f"{'Applied, each' if rate is None else 'Each'} step of this optimiser object is made at {factor:g} times the rate"
+            f" that param_groups show{shown}, so that schedulers go on. No checkpoint holds that{operator}: where one is loaded,"
+            " do it by hand; not both."
+        )
+
+    def _by_hand(self) -> tuple[str, str]:
+        """The winner's change in code, and in words; only what was done of it."""
+        code, changes = getattr(self._winner.remedy, "code", ""), self._winner.changes
+        if part := self._winner.in_part:
+            code, changes = "\n".join(one.code for one in part), ", ".join(one.changes for one in part)
+        return "\n".join(map(self._line, code.splitlines())), changes
 
     def undo(self) -> None:
         """Put the user's run back as it was before `apply`, bit for bit; a second call does nothing."""
@@ -107,14 +146,12 @@ class Race:
 
     def _next(self) -> list[str]:
         """What the user can do now; nothing if nothing helped."""
-        remedy = self._winner.remedy
-        if remedy is None:
+        if self._winner.remedy is None:
             return []
-        code, changes = getattr(remedy, "code", ""), remedy.changes
-        if part := self._winner.in_part:
-            code, changes = "\n".join(one.code for one in part), ", ".join(one.changes for one in part)
+        code, changes = self._by_hand()
         told = f"It changes this: {changes}. In Python race.apply() makes it your run, and undo() takes it back"
-        return [f"{told}; by hand:", *(f"    {line}" for line in code.splitlines())] if code else [f"{told}."]
+        said = [f"{told}; by hand:", *(f"    {line}" for line in code.splitlines())] if code else [f"{told}."]
+        return [*said, *filter(None, [self._not_saved()])]
 
     def _cost(self) -> str:
         ahead = f"; {self.winner} is {plural(self.winner_steps, 'step')} ahead of your run, which is as it was"

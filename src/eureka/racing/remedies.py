@@ -130,11 +130,24 @@ def where_possible(*parts: Apply) -> Apply:
                 _undo(made)
                 raise
         if missing and not made:
-            raise RequestError(" ".join(missing))
+            raise RequestError(" ".join(_once(missing)))
         found = _together(made)
-        return replace(found, without=tuple(dict.fromkeys((*found.without, *missing))))
+        return replace(found, without=_once((*found.without, *missing)))
 
     return apply
+
+
+def _once(reasons: Sequence[str]) -> tuple[str, ...]:
+    """Of reasons that differ only in what is in brackets, the longest.
+
+    >>> _once(["no attention (4 modules).", "no positions.", "no attention (4 modules, and calls)."])
+    ('no attention (4 modules, and calls).', 'no positions.')
+    """
+    found: dict[str, str] = {}
+    for one in reasons:
+        start = one.split(" (")[0].rstrip(".")
+        found[start] = max(found.get(start, ""), one, key=len)
+    return tuple(found.values())
 
 
 def _together(made: Sequence[Applied]) -> Applied:
@@ -252,7 +265,7 @@ def made_of(
     whole = several(join(*weights, *lasting), *rates)
     by_hand = "\n".join(filter(None, [code, rate.code if factor is not None else ""]))
     calms = factor is not None and factor < 1
-    return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand, calms, restarts)
+    return Remedy(name, changes, whole, where_possible(*again) if again else None, by_hand, calms, restarts, factor)
 
 
 RATE = "for group in optimizer.param_groups: group['lr']"

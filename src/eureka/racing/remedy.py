@@ -64,6 +64,8 @@ class Remedy:
     """whether it takes noise out of the steps: that lowers any noisy loss at once, so it is no leap, and only its end counts"""
     restarts: bool = False
     """whether it is a new start: its loss begins high, so it is not given up for that"""
+    factor: float | None = None
+    """what its steps multiply the learning rate by, if they do; the optimiser's groups do not show it"""
 
 
 def applied(remedy: Remedy, fork: Fork) -> Applied:

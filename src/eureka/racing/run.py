@@ -9,20 +9,22 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
 from eureka.errors import RequestError
+from eureka.forks.by_hand import by_hand
 from eureka.forks.case import Case, Fork, Loss, Step, copied_hooks, kept_random_state, make_case
 from eureka.forks.given import Given, hand_over
 from eureka.forks.inputs import seen_inputs
-from eureka.forks.kept import schedulers_of
+from eureka.forks.kept import kept_loop, schedulers_of
 from eureka.forks.parking import Parked, Parking, empty, size_of
 from eureka.forks.state import KeptState
 from eureka.forks.untouched import Untouched
-from eureka.formats import plural
+from eureka.formats import listing, plural
 from eureka.racing.contender import Contender
 from eureka.racing.race import WAIT, Prize, Race
 from eureka.racing.remedies import choose
@@ -83,6 +85,7 @@ def race(
         case = make_case(
             given.model, given.batches, loss=given.loss, optimizer=given.optimizer, step=given.step, most=steps
         )  # fmt: skip
+        stack.enter_context(kept_loop(case.step or case.loss, case.optimizer, case.model))  # remedies call the model too
         running = _Running(given, case, chosen, steps, seed, one_copy, on_step, stack)
         running.run()
         return running.result()
@@ -128,11 +131,10 @@ class _Running:
     def run(self) -> None:
         """Rung after rung, until one has leapt or is far ahead, waiting is enough, or the steps are used up."""
         self.wait.begin(self._fork, self.parking)
-        self._first_step()
+        self._first_turn()
         for contender in self.remedies:
             contender.begin(self._fork, self.parking)
-            if contender.made is not None and contender.made.without:
-                self.notes.append(f"{contender.name} is raced in part: {' '.join(contender.made.without)}")
+        self.notes += _in_part(self.remedies)
         plan = rungs(sum(one.running for one in self.remedies), self.steps)
         self.most = total(plan)
         for rung in plan:
@@ -152,17 +154,19 @@ class _Running:
             if any(far_ahead(one) for one in self._verdicts()):
                 return
 
-    def _first_step(self) -> None:
-        """A step of the run as it is: what the model is called with; and that the user's own model is left alone."""
+    def _first_turn(self) -> None:
+        """Of the run as it is; its first step shows what the model is called with, and that the user's own is left alone."""
         assert self.wait.parked is not None
-        untouched = Untouched(self.user) if self.home is None else None  # if it is elsewhere, a step on it fails
-        try:
-            with seen_inputs(self.wait.parked.fork.model) as seen:
-                self._turn(self.wait, 1)
-            self.inputs = seen.as_one()
-        finally:
-            if untouched is not None:
-                untouched.check()
+        with ExitStack() as first:
+            seen = first.enter_context(seen_inputs(self.wait.parked.fork.model))
+            first.callback(Untouched(self.user).check)
+
+            def look(contender: Contender) -> bool:
+                first.close()
+                return self._look(contender)
+
+            self.wait.turn(self.case, rungs(0, self.steps)[0].until, self.parking, self.seed, look)
+        self.inputs = seen.as_one()
 
     def _turn(self, contender: Contender, until: int) -> None:
         contender.turn(self.case, until, self.parking, self.seed, self._look)
@@ -195,6 +199,7 @@ class _Running:
             _prize=self._prize(won),
             _adopt=self.given.adopt,
             _own_rates=self.user.optimizer is not self.case.optimizer,
+            _line=partial(by_hand, given=self.given),
         )
 
     def _verdicts(self) -> tuple[Verdict, ...]:
@@ -235,6 +240,15 @@ class _Running:
         why = "one copy was asked for" if one_copy else "main memory has too little room"
         self.notes.append(f"Between their turns the forks are in files in {made.folder} ({needed}; {why}).")
         return made
+
+
+def _in_part(contenders: Iterable[Contender]) -> list[str]:
+    """What remedies were applied without; each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for one in contenders:
+        if one.made is not None and one.made.without:
+            reasons.setdefault(" ".join(one.made.without), []).append(one.name)
+    return [f"{listing(names)} {'is' if len(names) == 1 else 'are'} raced in part: {why}" for why, names in reasons.items()]
 
 
 def _free_memory() -> float:

@@ -223,8 +223,10 @@ def _standing(found: Difference, low: float, high: float, waiting: float, leapt:
         return "worse", ""
     if low <= 0 or found.mean < LEAST * found.level:
         return "level", ""
-    if found.growth < 2 * found.growth_error:
+    if found.growth <= 0:
         return "level", "it is lower, but no longer gains on waiting."
+    if found.growth < 2 * found.growth_error:
+        return "level", "it is lower, but that it still gains on waiting is not clear: a longer race may tell."
     if found.growth < TIMES * waiting:
         return (
             "level",
@@ -248,7 +250,24 @@ def in_words(verdicts: Sequence[Verdict], wait: Sequence[float]) -> str:
         return f"Wait: the run learns by itself; its loss fell by {percent(fell, 0)} in the last {LEARNING_STEPS} steps."
     if not possible:
         return "None of the remedies could be applied."
-    return "None of them helped: no remedy is better than waiting by enough to tell, or to matter."
+    return f"None of them helped: {_missed(possible)}"
+
+
+def _missed(tried: Sequence[Verdict]) -> str:
+    """By what the best of them missed being called help."""
+    lower = [one for one in tried if one.standing == "level" and one.difference is not None and one.difference > 0]
+    best = max(lower, key=lambda one: (bool(one.why), one.difference), default=None)
+    if best is None:
+        return "no remedy has a loss below that of waiting."
+    assert best.difference is not None
+    assert best.low is not None
+    assert best.high is not None
+    told = f"the best is {best.name}, at {_signed(best.difference)}"
+    if best.why:
+        return f"{told}; {best.why}"
+    if best.low <= 0:
+        return f"{told}, and its interval ({_signed(best.low)} to {_signed(best.high)}) holds 0: it may be none."
+    return f"{told}, and less than {percent(LEAST, 0)} does not count."
 
 
 def _best(helped: Sequence[Verdict]) -> str:
