@@ -145,6 +145,11 @@ SYMPTOMS: dict[Cause, Symptom] = {
         "BatchNorm is in the wrong mode, or sees too few samples.",
         "Call `model.train()` after every evaluation; use LayerNorm where batches are small.",
     ),
+    "gradients_kept": Symptom(
+        "The loss falls at first and then swings, or stands still at any rate; the gradient's norm only grows",
+        "No step clears the gradients, so each adds its own to those of all before it.",
+        "Call `optimizer.zero_grad()` once before every `backward()`.",
+    ),
     "not_a_number": Symptom(
         "The loss is nan or inf, at once or from some batch on",
         "A weight, an input, a target or a module gives a value that is no number; one step later all weights are.",

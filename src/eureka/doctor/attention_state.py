@@ -11,6 +11,7 @@ from torch import Tensor
 from eureka.doctor.exam import Exam
 from eureka.doctor.view import View
 from eureka.forks.case import Fork, seeded
+from eureka.patching.sites import find_sites
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.capture import attends
 from eureka.runs import SiteRecord
@@ -34,6 +35,15 @@ class AttentionState:
     def sharpness(self) -> list[float]:
         """How far the rows are from uniform: 0 if they are, 1 if all weight is on one key."""
         return [1.0 - entropy for entropy in self.entropy]
+
+
+def has_attention(exam: Exam) -> bool:
+    """Whether the model has any, of a kind that we know or seen in its forward pass; also if that cannot be told."""
+    try:
+        found = find_sites(exam.case.model)
+        return bool(found.sites or found.refused or exam.view.softmaxes)
+    except Exception:  # a proposal more is no harm
+        return True
 
 
 def attention_state(exam: Exam) -> AttentionState | None:

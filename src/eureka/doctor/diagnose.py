@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from eureka.curves.readers.curve import Curve, read_curve
+from eureka.doctor.attention_state import has_attention
 from eureka.doctor.checks import (
     attention,
     attention_axis,
@@ -29,23 +30,26 @@ from eureka.doctor.checks import (
     precision,
     rate,
     sight,
+    sign,
     targets,
     tokens_alike,
     units,
+    values,
 )
-from eureka.doctor.exam import STEPS, Exam
+from eureka.doctor.exam import LONG, STEPS, Exam
 from eureka.doctor.finding import CheckRecord, Diagnosis, Finding
 from eureka.errors import EurekaError, RequestError, own_line
+from eureka.forks.by_hand import by_hand
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case, seeded
 from eureka.forks.given import Given, hand_over
 from eureka.forks.kept import kept_loop
 from eureka.forks.untouched import Untouched
-from eureka.formats import percent
+from eureka.formats import number, percent, plural
 from eureka.uncompiled import uncompiled
 
 EXPLAINED = 0.8
 """Checks that train are left out once a finding weighs this much."""
-SYMPTOMS = ("dead_units", "rank_collapse", "attention_saturated")
+SYMPTOMS = ("dead_units", "rank_collapse", "attention_saturated", "not_a_number")
 """What a rate that is too large may leave behind: they explain nothing until the rate was looked at."""
 
 
@@ -62,7 +66,9 @@ class Check:
 
 CHECKS = (
     Check("movement", movement.check, 2 * STEPS, broken=True),
+    Check("values", values.check, 1, broken=True),
     Check("loss_form", loss_form.check, 1),
+    Check("sign", sign.check, 1),
     Check("targets", targets.check, 8, broken=True),
     Check("sight", sight.check, 8),
     Check("padding", padding.check, 8),
@@ -126,10 +132,14 @@ def _diagnose(given: Given, budget: float | None, on_check: Callable[[str], None
         curve = curve_of(given.log)
         exam = Exam(case, None if curve is None else (curve.steps, curve.values))
         findings, records = _check_all(exam, budget, on_check)
-        ranked = sorted(findings, key=lambda one: -one.weight) or [_healthy(exam)]
+        ranked = sorted(findings, key=lambda one: -one.weight) or [_nothing_found(exam, records)]
+        attention = has_attention(exam)
+    ranked = [replace(one, code=by_hand(one.code, given)) for one in ranked]
     steps = exam.base.seconds / max(len(exam.base.losses), 1)
-    notes = (*given.notes, *case.assumed)
-    return Diagnosis(findings=tuple(ranked), checks=tuple(records), notes=notes, step_seconds=steps)
+    notes = (*given.notes, *case.assumed, *_uncounted(exam, ranked[0]))
+    return Diagnosis(
+        findings=tuple(ranked), checks=tuple(records), notes=notes, step_seconds=steps, attention=attention
+    )  # fmt: skip
 
 
 def _first_step(case: Case) -> None:
@@ -165,6 +175,11 @@ def _check_all(exam: Exam, budget: float | None, on_check: Callable[[str], None]
 def _of_the_users(error: Exception) -> Exception:
     if isinstance(error, EurekaError):
         return error
+    if "Tried to step" in str(error):  # OneCycleLR and the like, in the user's step
+        return RequestError(
+            f"the schedule in your step ends too soon{own_line(error)}: up to {LONG} steps are tried from here. Give a step"
+            f" without scheduler.step(), or a schedule that goes on ({error})."
+        )
     return RequestError(f"a training step fails{own_line(error)} with {type(error).__name__}: {error}")
 
 
@@ -197,22 +212,44 @@ def curve_of(log: Any) -> Curve | None:
     )  # fmt: skip
 
 
-def _healthy(exam: Exam) -> Finding:
-    """Nothing was found."""
-    gained = exam.progress
+def _uncounted(exam: Exam, first: Finding) -> tuple[str, ...]:
+    """A run that may have waited for long is not judged by that if nobody counts its steps."""
+    if exam.counted or first.kind != "waiting":
+        return ()
+    return ("How many steps the run has made is not known, so a long wait is not told from a short one: pass log=….",)
+
+
+def _nothing_found(exam: Exam, records: list[CheckRecord]) -> Finding:
+    """No check has found anything."""
+    if not exam.finite or not exam.base.finite:
+        return values.unexplained(exam)
+    gained, left = exam.progress, sum(bool(record.skipped) for record in records)
     if exam.learning:
         kind, advice = "learning", "go on."
     elif exam.chance is not None and exam.level < 0.1 * exam.chance:
         kind, advice = "at its floor", "the loss is near zero; look at held-out data."
     else:
-        kind, advice = "waiting", "the signal is alive and no fault was found: wait, or try remedies with `eureka race`."
-    level = f"loss {exam.level:.4g}" + (f", chance is {exam.chance:.4g}" if exam.chance else "")
+        among = " by the checks that could be made" if left else ""
+        kind, advice = "waiting", f"the signal is alive and no fault was found{among}: wait, or try remedies with `eureka race`."
+    told = [f"{_level(exam)}; {len(exam.base.losses)} more steps lower it by {percent(gained.share, 2)}."]
+    if exam.plain_chance is not None and exam.chance is None:
+        told.append(f"Its level is not judged: the loss is not the {exam.plain_name} alone, nor a multiple of it.")
+    if left:
+        told.append(f"{plural(left, 'check')} of {len(records)} could not be made, and would have seen other faults.")
     return Finding(
         cause="healthy",
         sure=0.9 if kind == "learning" else 0.6,
         explains=1.0,
-        evidence=(f"{level[0].upper()}{level[1:]}; {len(exam.base.losses)} more steps lower it by {percent(gained.share, 2)}.",),
+        evidence=tuple(told),
         advice=advice,
         kind=kind,
         numbers={"gain": gained.share},
     )
+
+
+def _level(exam: Exam) -> str:
+    """The loss, beside chance where the two compare."""
+    if exam.chance is None:
+        return f"Loss {exam.level:.4g}"
+    times = f" ({number(exam.multiple)} times the {exam.plain_name})" if exam.multiple and exam.multiple != 1.0 else ""
+    return f"Loss {exam.level:.4g}{times}, chance is {exam.chance:.4g}"

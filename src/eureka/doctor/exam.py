@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,11 +12,11 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, AdamW
+from torch.optim import SGD
 
 from eureka.curves.grid import Array
 from eureka.doctor.changes import both, fresh
-from eureka.doctor.frequencies import LabelCounter
+from eureka.doctor.plain_loss import PlainLosses
 from eureka.doctor.view import View, look
 from eureka.forks.case import Case, Fork, seeded
 from eureka.forks.inputs import Inputs
@@ -39,6 +40,8 @@ LEARNED = 0.3
 """A loss below this share of chance shows that most is learned."""
 GUESSING = 0.97
 """A loss above this share of chance is no better than guessing."""
+FEW = 5
+"""Batches that show what is usual."""
 
 
 class Exam:
@@ -47,7 +50,7 @@ class Exam:
     def __init__(self, case: Case, curve: tuple[Array, Array] | None = None) -> None:
         self.case, self.curve = case, curve
         self._known: dict[Any, Any] = {}
-        self._labels = LabelCounter()
+        self._labels = PlainLosses()
 
     def once(self, measure: Callable[[Exam], T]) -> T:
         """What a function measures; the same function is called only once."""
@@ -70,7 +73,7 @@ class Exam:
     def still(self) -> Trace:
         """The losses of the weights as they are, on the same batches."""
         with self._labels:
-            return try_steps(self.case, self.batches(STEPS), still=True)
+            return try_steps(self.case, self._labels.announced(self.batches(STEPS)), still=True)
 
     @cached_property
     def still_longer(self) -> Trace:
@@ -117,13 +120,24 @@ class Exam:
 
     @property
     def taken(self) -> float:
-        """Steps that the run has made: as the optimiser counts them, or the log; infinite if neither tells."""
-        counted = [state["step"] for state in self.case.optimizer.state.values() if "step" in state]
-        if counted:
-            return max(float(one) for one in counted)
+        """Steps that the run has made: as the optimiser counts them, or the log; 0 if neither tells (`counted`)."""
+        return self._taken or 0.0
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is known how many steps the run has made."""
+        return self._taken is not None
+
+    @property
+    def _taken(self) -> float | None:
+        optimizer = self.case.optimizer
+        counts = [state[name] for state in optimizer.state.values() for name in ("step", "n_iter") if name in state]
+        if counts:
+            return max(float(one) for one in counts)
         if self.curve is not None:
             return float(self.curve[0][-1])
-        return 0.0 if isinstance(self.case.optimizer, Adam | AdamW) else math.inf
+        plain = isinstance(optimizer, SGD) and not any(group["momentum"] for group in optimizer.param_groups)  # remembers nothing
+        return None if plain or optimizer.state else 0.0
 
     @property
     def step_size(self) -> float:
@@ -261,6 +275,15 @@ class Exam:
         return None if not counted.variance else (counted.total / counted.numbers, counted.variance**0.5)
 
     @cached_property
+    def gradient_norm(self) -> float:
+        """The usual norm of the gradient of a step, as backward leaves it."""
+        norms = [
+            math.sqrt(sum(float(one.square().sum()) for one in self.gradients(batch).values()))
+            for batch in self.case.batches[:FEW]
+        ]
+        return statistics.median(norms)
+
+    @cached_property
     def head_gradient(self) -> Tensor | None:
         """The gradient of the loss at the head's output, on the first batch."""
         kept: list[Tensor] = []
@@ -290,13 +313,17 @@ class Exam:
             self.case.train(fork, batch)
         return kept
 
-    def observe(self, keep: Callable[[str, nn.Module, Any, Any], None]) -> None:
-        """Compute the loss of the first batch as in training; `keep` gets each module's name, itself, its inputs and output."""
+    def observe(self, keep: Callable[[str, nn.Module, Any, Any], None], batch: Any = None, *, whole: bool = True) -> View:
+        """Compute the loss of a batch as in training; `keep` gets each module's name, itself, its inputs and output.
+
+        batch   the first one, if none is given
+        whole   False if the step may fail
+        """
         with ExitStack() as stack:
             for name, module in self.glass.model.named_modules():
                 handle = module.register_forward_hook(lambda module, args, output, name=name: keep(name, module, args, output))
                 stack.callback(handle.remove)
-            self._look(self.case.batches[0], evaluate=False)
+            return self._look(self.case.batches[0] if batch is None else batch, evaluate=False, whole=whole)[0]
 
     @cached_property
     def classes(self) -> int | None:
@@ -307,12 +334,30 @@ class Exam:
         return int(call.given.shape[1] if call.given.dim() > 1 else call.given.shape[0])
 
     @cached_property
-    def chance(self) -> float | None:
-        """The loss of the best answer that does not look at the inputs: the entropy of labels, or the variance of a target."""
+    def plain_chance(self) -> float | None:
+        """The cross-entropy, or squared error, of the best answer that does not look at the inputs."""
         self.still  # noqa: B018  # counts the labels
-        if self._labels.guessing is not None:
-            return self._labels.guessing or None
-        return self._labels.variance or None
+        return self._labels.chance
+
+    @cached_property
+    def multiple(self) -> float | None:
+        """How many times that plain loss is what the user's loop returns as the loss; None if it is something else."""
+        return self._labels.multiple(self.still.losses)
+
+    @property
+    def plain_name(self) -> str:
+        self.still  # noqa: B018
+        return self._labels.what
+
+    @cached_property
+    def chance(self) -> float | None:
+        """The loss of the best answer that does not look at the inputs, as the user's loop would return it.
+
+        None where it is not known, or where the returned loss is no multiple of the plain one: then its level says nothing.
+        """
+        if self.plain_chance is None or self.multiple is None or self.multiple <= 0:
+            return None
+        return self.multiple * self.plain_chance
 
 
 def mean(values: list[float]) -> float:

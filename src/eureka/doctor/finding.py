@@ -15,7 +15,8 @@ Cause = Literal[
     "lr_too_small", "lr_too_large", "not_in_optimizer", "no_gradient", "labels_unrelated", "labels_misaligned", "labels_ignored",
     "loss_misuse", "attention_axis", "future_leak", "mask_blocks_context", "padding_used", "data_repeated", "inputs_constant",
     "inputs_unscaled", "dead_units", "precision", "clip_too_tight", "weight_decay_too_large", "dropout_too_large",
-    "positions_missing", "rank_collapse", "attention_saturated", "attention_flat", "norm_mode", "healthy",
+    "positions_missing", "rank_collapse", "attention_saturated", "attention_flat", "norm_mode",
+    "gradients_kept", "not_a_number", "healthy",
 ]  # fmt: skip
 CAUSES: tuple[str, ...] = get_args(Cause)
 WIDTH = 100
@@ -81,6 +82,8 @@ class Diagnosis:
     """what was read, chosen or assumed"""
     step_seconds: float | None = None
     """the time of one training step, by which the cost is told"""
+    attention: bool = True
+    """whether the model has any; without it no remedy for attention is proposed"""
 
     @property
     def cause(self) -> Cause:
@@ -97,7 +100,7 @@ class Diagnosis:
             return ()
         factor = self.findings[0].numbers.get("factor", 1.0) if self.cause == "lr_too_small" else 1.0
         measured = [f"rate_x{round(factor)}"] if 1.0 < factor < math.inf else []
-        return tuple(dict.fromkeys([*measured, *proposed(self.cause)]))
+        return tuple(dict.fromkeys([*measured, *proposed(self.cause, attention=self.attention)]))
 
     @property
     def healthy(self) -> bool:
@@ -129,6 +132,7 @@ class Diagnosis:
             "remedies": list(self.remedies),
             "seconds": self.seconds,
             "step_seconds": self.step_seconds,
+            "attention": self.attention,
         }
 
     @classmethod
@@ -139,6 +143,7 @@ class Diagnosis:
             checks=tuple(CheckRecord(**one) for one in document["checks"]),
             notes=tuple(document["notes"]),
             step_seconds=document["step_seconds"],
+            attention=document.get("attention", True),  # a document of an older version does not say
         )
 
 

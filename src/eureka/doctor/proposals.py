@@ -23,6 +23,15 @@ PROPOSED: dict[str, tuple[str, ...]] = {
 """By cause; a fault of the data, the loss or the loop is mended by hand, and no remedy is proposed for it."""
 
 
-def proposed(cause: str) -> tuple[str, ...]:
-    """Names of remedies for a cause; none where something has to be mended by hand first."""
-    return PROPOSED.get(cause, ())
+ATTENTION = frozenset(
+    {"clear_norm_softmax_x10", "clear_norm_softmax", "clear_start", "clear_positions", "norm_softmax", "norm_softmax_var"}
+)
+"""Remedies that a model without attention has no use for; a new start is left to it."""
+
+
+def proposed(cause: str, *, attention: bool = True) -> tuple[str, ...]:
+    """Names of remedies for a cause; none where something has to be mended by hand first.
+
+    attention   whether the model has any
+    """
+    return tuple(name for name in PROPOSED.get(cause, ()) if attention or name not in ATTENTION)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -22,6 +22,9 @@ LOSSES = frozenset(
     | {"smooth_l1_loss", "huber_loss", "kl_div"}
 )
 DIFFERENCES = frozenset({"sub", "__sub__", "rsub", "__rsub__", "subtract"})
+CHOICES = frozenset({"min", "amin", "max", "amax", "argmin", "argmax", "sort", "argsort", "topk", "kthvalue", "exp", "logsumexp"})
+"""Functions that choose among, or weigh, differences of all pairs: who calls one has compared all with all on purpose."""
+ATTENTIONS = frozenset({"scaled_dot_product_attention", "multi_head_attention_forward"})
 PASSED_ON = frozenset({"dropout", "to", "type_as", "float", "half", "bfloat16", "contiguous", "masked_fill", "nan_to_num"})
 """Functions whose result still is a matrix of attention weights."""
 
@@ -47,6 +50,15 @@ class SoftmaxCall:
     """the axis that the product sums over, from the end"""
 
 
+@dataclass(frozen=True)
+class AttentionCall:
+    """A call of PyTorch's own attention."""
+
+    given: tuple[Tensor, ...]
+    """queries, keys and values"""
+    result: Tensor
+
+
 @dataclass
 class View:
     """What was seen."""
@@ -59,10 +71,12 @@ class View:
     """what the last product before the loss gives: logits"""
     losses: list[LossCall] = field(default_factory=list)
     softmaxes: list[SoftmaxCall] = field(default_factory=list)
+    attentions: list[AttentionCall] = field(default_factory=list)
     silent: list[Tensor] = field(default_factory=list)
     """for each ReLU, which of its units gave zero everywhere"""
     differences: list[tuple[int, torch.Size, torch.Size]] = field(default_factory=list)
-    """subtractions of something known from something computed that stretch both: after how many products, and the two shapes"""
+    """subtractions of something known from something computed that stretch both, perhaps unnoticed: after how many products, and
+    the two shapes"""
     leaves: list[Tensor] = field(default_factory=list)
     """tensors in the forward pass that ask for a gradient and are the result of nothing: parameters, whoever holds them"""
     inside: bool = False
@@ -97,6 +111,8 @@ class Listener(TorchFunctionMode):
         super().__init__()
         self.view, self.products, self._head, self._replace = view, 0, head, replace
         self._weights: dict[int, tuple[Tensor, int]] = {}
+        self._pairs = torch.Size()
+        """the shape of the last difference of all pairs"""
         self._seen: set[int] = set()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -107,6 +123,10 @@ class Listener(TorchFunctionMode):
             self._keep_leaves(args)
         if name in LOSSES:
             self._keep_loss(name, args, kwargs)
+        elif name in ATTENTIONS:
+            self._keep_attention(args, kwargs, result)
+        elif name in CHOICES:
+            self._drop_differences(name, args, kwargs)
         elif not isinstance(result, Tensor):
             return result
         elif name == "softmax":
@@ -139,8 +159,24 @@ class Listener(TorchFunctionMode):
     def _keep_difference(self, args: Any, result: Tensor) -> None:
         tensors = [one for one in args if isinstance(one, Tensor)]
         shapes = [one.shape for one in tensors]
-        if len(tensors) == 2 and tensors[0].requires_grad != tensors[1].requires_grad and result.shape not in shapes:
+        if len(tensors) != 2 or len(shapes[0]) == len(shapes[1]):  # an axis of one, put in by hand, says what is meant
+            return
+        if tensors[0].requires_grad != tensors[1].requires_grad and result.shape not in shapes:
             self.view.differences.append((self.products, shapes[0], shapes[1]))
+            self._pairs = result.shape
+
+    def _drop_differences(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
+        """Differences that are chosen among along an axis were meant."""
+        along = name == "exp" or any(isinstance(one, int) for one in args[1:]) or {"dim", "axis"} & kwargs.keys()
+        shape = args[0].shape if args and isinstance(args[0], Tensor) else torch.Size()
+        if along and len(shape) > 1 and self._pairs[: len(shape)] == shape:
+            self.view.differences.clear()
+
+    def _keep_attention(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
+        given = (*args[:3], *(kwargs[name] for name in ("query", "key", "value") if name in kwargs))
+        result = result[0] if isinstance(result, tuple) else result
+        if len(given) == 3 and all(isinstance(one, Tensor) for one in (*given, result)):
+            self.view.attentions.append(AttentionCall(tuple(one.detach() for one in given), result.detach()))
 
     def _keep_loss(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
         names = ("input", "target")
@@ -217,6 +253,21 @@ def look(
             raise
     view.products = listener.products
     return view, listener.products
+
+
+def named_tensors(values: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """All tensors in a batch, of whatever kind, each with the last key or field that leads to it; empty if there is none."""
+    if isinstance(values, Tensor):
+        yield name, values
+    elif isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from named_tensors(value, str(key))
+    elif is_dataclass(values) and not isinstance(values, type):
+        for one in fields(values):
+            yield from named_tensors(getattr(values, one.name, None), one.name)
+    elif isinstance(values, list | tuple):
+        for key, value in zip(getattr(values, "_fields", [name] * len(values)), values, strict=True):
+            yield from named_tensors(value, key)
 
 
 def integer_tensors(batch: Any) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ TIGHT = 0.05
 
 def check(exam: Exam) -> Iterator[Finding]:
     computed, used = exam.base.total("computed"), exam.base.total("used")
-    if exam.well or not computed or not used or used > TIGHT * computed:
+    if exam.well or not exam.base.finite or not 0 < used <= TIGHT * computed < math.inf:
         return
     limits = [limit for _, limit in exam.base.clips]
     found = exam.unlocks(_unclipped, at_once=False)
@@ -40,7 +41,7 @@ def check(exam: Exam) -> Iterator[Finding]:
         explains=0.95,
         evidence=(f"{how} {percent(used / computed, 2)} of the gradient's norm; {tried or moved}.",),
         advice="clip at about the usual norm of the gradient, here "
-        f"{number(statistics.median([norm for norm, _ in exam.base.clips]) if limits else computed)}, or not at all.",
+        f"{number(statistics.median([norm for norm, _ in exam.base.clips]) if limits else exam.gradient_norm)}, or not at all.",
         numbers={"left": used / computed},
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from eureka.doctor.changes import standard
 from eureka.doctor.checks.positions import drowned_by_inputs
@@ -17,6 +17,7 @@ from eureka.doctor.checks.units import dead_layers
 from eureka.doctor.exam import LONG, STEPS, Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.sizes import USUAL, float_inputs, is_usual, model_inputs, rms
+from eureka.doctor.view import View, named_tensors
 from eureka.forks.case import Fork
 from eureka.forks.trial import Change, gain, try_steps
 from eureka.formats import number, percent, plural
@@ -69,20 +70,31 @@ def _without_effect(exam: Exam) -> Iterator[Finding]:
 
 
 def _differs(exam: Exam) -> bool:
-    """Whether an output changes when samples change places."""
-    plain = exam.peek().head
-    size = len(plain) if plain is not None else 0
-    changed = exam.peek(inputs=lambda given: tree_map(lambda one: _rolled(one, size), given)).head
-    return plain is None or changed is None or plain.shape != changed.shape or not torch.equal(plain, changed)
+    """Whether an output changes when samples change places; also if that cannot be asked."""
+    given = model_inputs(exam)
+    size = len(given[0]) if given else 0
+    moved = list[bool]()
+
+    def roll(one: Any) -> Any:
+        if not isinstance(one, Tensor) or one.dim() < 2 or len(one) != size:
+            return one
+        other = one.roll(1, dims=0)
+        moved.append(not torch.equal(one, other))
+        return other
+
+    plain, changed = exam.peek(), exam.peek(inputs=lambda given: tree_map(roll, given))
+    pairs = list(zip(_answers(plain), _answers(changed), strict=False))
+    return not any(moved) or not pairs or any(a.shape != b.shape or not torch.equal(a, b) for a, b in pairs)
 
 
-def _rolled(one: Any, size: int) -> Any:
-    return one.roll(1, dims=0) if isinstance(one, Tensor) and one.dim() > 1 and len(one) == size else one
+def _answers(view: View) -> list[Tensor]:
+    """What the last layer gives, and what the losses are computed from."""
+    return [one.detach() for one in (view.head, *(call.given for call in view.losses)) if one is not None]
 
 
 def _rows(batch: Any) -> list[bytes]:
     """A digest of each sample: of all tensors whose first axis is that of the batch."""
-    leaves = [one for one in tree_leaves(batch) if isinstance(one, Tensor) and one.dim() >= 1]
+    leaves = [one for _, one in named_tensors(batch) if one.dim() >= 1]
     if not leaves:
         return []
     size = len(leaves[0])
@@ -105,12 +117,16 @@ def _repeated(exam: Exam) -> Iterator[Finding]:
     if again < OFTEN:
         return
     what = "every batch is the same batch" if alone else f"{percent(again, 0)} of the rows have occurred before"
+    whole = alone and len(counts) > FEW
+    advice = "look at the sampler, the collation and the source for duplicates; shuffle."
+    if alone:
+        advice = "if the batch is all the data (full-batch training), nothing is wrong: look at held-out data. Else " + advice
     yield Finding(
         cause="data_repeated",
-        sure=0.9 if alone or again > 0.5 else 0.75,
+        sure=0.5 if whole else 0.9 if alone or again > OFTEN else 0.75,
         explains=0.85 if alone else min(0.85, 0.35 + again / 2),
         evidence=(f"In {plural(len(batches), 'batch', 'batches')} {what}: {len(counts):,} different rows of {total:,}.",),
-        advice="look at the sampler, the collation and the source for duplicates; shuffle.",
+        advice=advice,
         numbers={"repeated": again, "rows": float(total)},
     )
 

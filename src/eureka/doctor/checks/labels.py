@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eureka.doctor.checks.targets import REGRESSIONS
-from eureka.doctor.exam import Exam
+from eureka.doctor.exam import STEPS, Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.sight import sees_later, sequence_of
 from eureka.doctor.view import View
@@ -26,6 +26,10 @@ RELATED = 0.985
 COLUMNS = 512
 """Inputs that the forest is given, at most."""
 SHUFFLES = 20
+BY_FOREST = 0.6
+"""How sure it is that there is no relation if a forest finds none: it may be too weak."""
+SEEN = 2.5
+"""The forest has found a relation if labels are likelier to it than in another order by this many standard deviations."""
 CLEAR = 6.0
 """A relation is found if it exceeds that of shuffled labels by this many standard deviations."""
 FORETOLD = 0.02
@@ -36,20 +40,27 @@ LAGS = 8
 
 def check(exam: Exam) -> Iterator[Finding]:
     chance = exam.chance
-    if exam.well or chance is None or exam.level < RELATED * chance:
+    if exam.well or chance is None or exam.level < RELATED * chance or _finding_one(exam, chance):
         return
     views = [exam.peek(batch=batch) for batch in exam.case.batches]
     after = LAGS if sees_later(exam) else 0
-    found = _in_sequences(views, after) if labels_of(views[0]) is not None else _in_samples(views) or _in_values(views, after)
+    by_token = labels_of(views[0]) is not None
+    found = _in_sequences(views, after) if by_token else _in_samples(views) or _in_values(views, after)
     if found is None:
         return
+    told = (found, f"The loss is {exam.level:.4g}, and chance is {chance:.4g}.")
     yield Finding(
         cause="labels_unrelated",
-        sure=0.85,
+        sure=0.85 if by_token else BY_FOREST,
         explains=0.95,
-        evidence=(found, f"The loss is {exam.level:.4g}, and chance is {chance:.4g}."),
+        evidence=told if by_token else (*told, "A forest does not find what no single input tells, as parity."),
         advice="look at how inputs and labels are joined: an index that is off, a shuffle of one and not of the other.",
     )
+
+
+def _finding_one(exam: Exam, chance: float) -> bool:
+    """Whether the continued run comes below chance on batches that it has not seen before."""
+    return exam.learning and exam.end < RELATED * chance and len(exam.case.batches) >= STEPS
 
 
 def labels_of(view: View) -> tuple[Tensor, Tensor] | None:
@@ -163,12 +174,12 @@ def _in_samples(views: list[View]) -> str | None:
     found = _samples(views)
     if found is None or len(found[1]) < LEAST or len(np.unique(found[1])) < 2:
         return None
-    score, usual, error = _score(*found)
-    if score > usual + 2.0 * error:
+    own, usual, error = _likeliness(*found)
+    if own > usual + SEEN * error:
         return None
     return (
-        f"A forest of trees finds no relation between inputs and labels in {len(found[1]):,} samples: it is right in"
-        f" {percent(score)} of those it has not seen, and the most frequent label in {percent(usual)}."
+        f"A forest of trees finds no relation between inputs and labels in {len(found[1]):,} samples: to the right labels of"
+        f" those that it has not seen it gives a probability of {percent(own)}, and to labels in another order {percent(usual)}."
     )
 
 
@@ -248,17 +259,28 @@ def _foretold(x: Floats, y: Floats) -> float:
     return float(ExtraTreesRegressor(40, min_samples_leaf=2, random_state=0).fit(x[:half], y[:half]).score(x[half:], y[half:]))
 
 
-def _score(x: Floats, y: Ints) -> tuple[float, float, float]:
-    """The accuracy of a forest on held-out samples, that of the most frequent label, and the standard error of such a share."""
+def _likeliness(x: Floats, y: Ints) -> tuple[float, float, float]:
+    """The mean probability that a forest gives to labels it has not seen; the same for labels in other orders; and their spread.
+
+    Each half is foretold from the other. Where one label is rare, the most frequent one is always the best guess, and yet a
+    forest that has found something gives the rare one more where it is right.
+    """
     from sklearn.ensemble import ExtraTreesClassifier
 
-    half = len(y) // 2
-    usual = float(np.bincount(y[half:]).max()) / (len(y) - half)
-    error = float(np.sqrt(usual * (1 - usual) / (len(y) - half)))
     x = x[:, x.std(axis=0) > 0]
     if not x.shape[1]:
-        return usual, usual, error
+        return 0.0, 0.0, 0.0
     if x.shape[1] > COLUMNS:
         x = x[:, np.random.default_rng(0).choice(x.shape[1], COLUMNS, replace=False)]
-    forest = ExtraTreesClassifier(40, min_samples_leaf=2, random_state=0).fit(x[:half], y[:half])
-    return float((forest.predict(x[half:]) == y[half:]).mean()), usual, error
+    halves = [np.arange(0, len(y), 2), np.arange(1, len(y), 2)]
+    chances = np.zeros((len(y), int(y.max()) + 1))
+    for known, asked in (halves, halves[::-1]):
+        forest = ExtraTreesClassifier(40, min_samples_leaf=2, random_state=0).fit(x[known], y[known])
+        chances[np.ix_(asked, forest.classes_)] = forest.predict_proba(x[asked])
+    rng, mixed = np.random.default_rng(0), list[float]()
+    for _ in range(10 * SHUFFLES):
+        other = y.copy()
+        for half in halves:
+            other[half] = rng.permutation(y[half])
+        mixed.append(float(chances[np.arange(len(y)), other].mean()))
+    return float(chances[np.arange(len(y)), y].mean()), float(np.mean(mixed)), float(np.std(mixed))

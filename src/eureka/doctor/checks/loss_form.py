@@ -12,6 +12,14 @@ from eureka.doctor.finding import Finding
 from eureka.doctor.view import LossCall
 from eureka.formats import number
 
+SQUASHING = {"SigmoidBackward0": "sigmoid", "HardsigmoidBackward0": "sigmoid", "SoftmaxBackward0": "softmax"}
+"""What PyTorch's graph calls the functions that make probabilities."""
+PASSING = (
+    "View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Select", "Slice", "Index", "Gather", "Transpose", "TBackward",
+    "Permute", "Expand", "ToCopy", "Clone", "Alias", "Clamp", "Cat", "Stack", "Split", "Unbind",
+)  # fmt: skip
+"""How the names of functions begin that leave values as they are."""
+
 
 def check(exam: Exam) -> Iterator[Finding]:
     for call in exam.view.losses:
@@ -53,17 +61,27 @@ def _not_logarithms(call: LossCall) -> Finding | None:
 def _sigmoid_twice(call: LossCall) -> Finding | None:
     if call.name != "binary_cross_entropy_with_logits" or call.given.numel() < 8:
         return None
-    given = call.given.detach().float()
-    if not _in_unit(given) or not (given > 0).all():
+    given, origin = call.given.detach().float(), _origin(call.given)
+    if not _in_unit(given) or origin not in SQUASHING:
         return None
     return _misuse(
         f"binary_cross_entropy_with_logits is given values between {number(given.min().item())} and {number(given.max().item())}:"
-        " they look like probabilities, and it takes the sigmoid again.",
+        f" a {SQUASHING[origin]} has made them probabilities, and it takes the sigmoid again.",
         "pass the logits, without a sigmoid before it.",
     )
 
 
+def _origin(given: Tensor) -> str:
+    """The function that values come from, before they were only reshaped, cut or converted."""
+    node = given.grad_fn
+    while node is not None and node.name().startswith(PASSING) and node.next_functions:
+        node = node.next_functions[0][0]
+    return "" if node is None else node.name()
+
+
 def _broadcast(call: LossCall) -> Finding | None:
+    if call.settings.get("reduction") == "none" and call.given.dim() == call.target.dim():
+        return None  # pairs, laid out by hand
     if call.name not in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss") or call.given.shape == call.target.shape:
         return None
     return _crosswise(call.name, call.given.shape, call.target.shape)

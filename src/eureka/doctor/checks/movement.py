@@ -1,8 +1,10 @@
-"""Does anything move? Parameters without gradient, without an optimiser, or with a gradient that is gone before the step."""
+"""Does anything move? Parameters without gradient, without an optimiser, with one that is gone before the step, or piles up."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 
@@ -10,9 +12,12 @@ from eureka.doctor.changes import fresh, frozen_kept
 from eureka.doctor.checks.units import dead_layers
 from eureka.doctor.exam import LEARNING, LONG, Exam
 from eureka.doctor.finding import Finding
-from eureka.forks.trial import Watched, gain
+from eureka.forks.case import Fork, stay
+from eureka.forks.trial import Watched, gain, try_steps
 from eureka.formats import listing, number, percent, plural
 
+TIMES, GROWN = 4, 3.0
+"""Steps on one batch, and how many times as large a gradient is at the last of them if all are added up, or nearly."""
 LEAST = 0.02
 """Parameters with less than this share of the gradient are not worth a word."""
 
@@ -21,6 +26,7 @@ def check(exam: Exam) -> Iterator[Finding]:
     yield from _without_gradient(exam)
     yield from _outside(exam)
     yield from _nobodys(exam)
+    yield from _piling_up(exam)
 
 
 def _without_gradient(exam: Exam) -> Iterator[Finding]:
@@ -36,7 +42,8 @@ def _without_gradient(exam: Exam) -> Iterator[Finding]:
     computed, used = base.total("computed"), base.total("used")
     if computed > 0 and used <= 1e-12 * computed:
         yield _nothing(
-            f"backward() leaves a gradient of norm {number(computed)}, and when the optimiser steps it is {number(used)}.",
+            f"backward() leaves a gradient of norm {number(exam.gradient_norm)}, and when the optimiser steps it is"
+            f" {number(used / base.steps_taken**0.5)}.",
             "call zero_grad() before backward(), not between backward() and step()",
             1.0,
         )
@@ -132,6 +139,39 @@ def _nobodys(exam: Exam) -> Iterator[Finding]:
         advice="hold modules in nn.ModuleList or nn.ModuleDict, not in a list or dict.",
         code="self.blocks = nn.ModuleList(blocks)",
         numbers={"elements": float(count)},
+    )
+
+
+def _piling_up(exam: Exam) -> Iterator[Finding]:
+    """Whether a step finds the gradients of those before it: with one batch and weights that stay, they grow evenly."""
+    if exam.case.step is None or not exam.finite or exam.base.steps_taken < len(exam.base.losses):
+        return  # who steps more seldom adds gradients up on purpose
+    seen: list[float] = []
+
+    def change(fork: Fork) -> None:
+        def keep(closure: Any = None, **_: Any) -> Any:
+            result = stay(closure)
+            seen.append(
+                sum(float(one.grad.float().square().sum()) for one in fork.model.parameters() if one.grad is not None) ** 0.5
+            )
+            return result
+
+        fork.optimizer.step = keep  # type: ignore[method-assign]
+
+    try_steps(exam.case, [exam.case.batches[0]] * TIMES, change)
+    if len(seen) < TIMES or not 0 < GROWN * seen[0] < seen[-1] < math.inf or sorted(seen) != seen:
+        return
+    yield Finding(
+        cause="gradients_kept",
+        sure=0.95,
+        explains=0.6 if exam.well else 0.95,
+        evidence=(
+            f"On one batch and with weights that stay, the gradient is {number(seen[0])} at the first step and"
+            f" {number(seen[-1])} at step {TIMES}: each step adds its own to those of all before it.",
+        ),
+        advice="call optimizer.zero_grad() once before every backward().",
+        code="optimizer.zero_grad()",
+        numbers={"grown": seen[-1] / seen[0]},
     )
 
 

@@ -30,6 +30,8 @@ FAINT, DROWNED = 0.03, 0.01
 """Positions below these shares of the content are tried louder; and are called missing even if that does not help at once."""
 SAME = 0.01
 """Outputs that change by less than this share, when tokens change places, do not know the order."""
+UNNEEDED = 0.5
+"""How sure it is that positions are missing where a model has none and nothing shows that the order matters."""
 
 
 def check(exam: Exam) -> Iterator[Finding]:
@@ -38,7 +40,16 @@ def check(exam: Exam) -> Iterator[Finding]:
         return
     loudness = _loudness(exam)
     ratio, added = (None, False) if loudness is None else loudness
-    told = [] if ratio is None else [f"Positions are {number(ratio)} of the size of the content that they are added to."]
+    told = []
+    if added and ratio is not None:
+        told.append(f"Positions are {number(ratio)} of the size of the content that they are added to.")
+    elif ratio is not None and ratio < EXACTLY:
+        told.append("The model has no positions: its tokens have nothing in common at a place.")
+    elif ratio is not None:
+        told.append(
+            f"What the tokens have in common at a place is {number(ratio)} of the size of what differs: the model has no"
+            " positions, or they are faint."
+        )
     if order is not None and order < SAME:
         contradicted = _contradicted(exam)
         if contradicted is not None and contradicted < SAME:
@@ -49,13 +60,17 @@ def check(exam: Exam) -> Iterator[Finding]:
             told.append(
                 f"Of equal tokens in a row {percent(contradicted, 0)} have different labels: only their places tell them apart."
             )
-        yield _missing(told, 0.9)
+        at_each = exam.view.tokens is not None and answers_everywhere(exam)  # a sequence, where a set of vectors may be meant
+        needed = added or contradicted is not None or at_each
+        if exam.learning and not needed:
+            return
+        yield _missing(exam, told, 0.9 if needed else UNNEEDED, added=added, needed=needed)
     elif ratio is not None and ratio < FAINT:
         found = exam.unlocks(lambda fork: _louder(exam, fork), count=LONG) if ratio > 0 and added else None
         if found is not None:
             told.append(f"When they are as large as the content, the loss falls by {percent(found.share, 1)} in {LONG} steps.")
         if found is not None or (ratio < DROWNED and (added or order is None or _sees_no_order(exam))):
-            yield _missing(told, 0.9 if found is not None else 0.8)
+            yield _missing(exam, told, 0.9 if found is not None else 0.8, added=added)
 
 
 def drowned_by_inputs(exam: Exam) -> bool:
@@ -114,15 +129,38 @@ def _blind(exam: Exam, order: float | None) -> bool:
     return order is not None and order < 0.1 * SAME and answers_everywhere(exam) and much
 
 
-def _missing(evidence: list[str], sure: float) -> Finding:
+def _missing(exam: Exam, evidence: list[str], sure: float, *, added: bool, needed: bool = True) -> Finding:
+    """added    learned positions are there, and can be made louder; needed   whether the task is known to be one of order"""
+    advice = "make the positions as large as the content." if added else "add learned positions to the tokens."
     return Finding(
         cause="positions_missing",
         sure=sure,
         explains=0.93,
         evidence=tuple(evidence),
-        advice="add learned positions to the tokens, or make them as large as the content.",
-        code="eureka.clear_start(model, inputs, logits=None, trained=True)",
+        advice=advice if needed else f"if the order matters, {advice} A task on sets, such as points of a cloud, needs none.",
+        code="eureka.clear_start(model, inputs, logits=None, trained=True)" if added else _embedding(exam),
     )
+
+
+def _embedding(exam: Exam) -> str:
+    """Code that adds positions to the tokens x that enter the first attention."""
+    shape = exam.once(_entering)
+    if shape is None:
+        return ""
+    return f"positions = torch.nn.Embedding({shape[0]}, {shape[1]}); x = x + positions.weight[: x.shape[1]]"
+
+
+def _entering(exam: Exam) -> tuple[int, int] | None:
+    """How many tokens enter the first attention, and how wide they are; None if that is not seen."""
+    sites, seen = find_sites(exam.glass.model).sites, _Sums()
+    if not sites:
+        return None
+    handle = sites[0].module.register_forward_pre_hook(seen.add, with_kwargs=True)
+    try:
+        exam.peek()
+    finally:
+        handle.remove()
+    return (int(seen.total.shape[0]), int(seen.total.shape[1])) if seen.count else None
 
 
 def _louder(exam: Exam, fork: Fork) -> None:

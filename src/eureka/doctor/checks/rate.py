@@ -10,8 +10,9 @@ import torch
 from eureka.doctor.changes import both, fresh, rate_of, rate_times
 from eureka.doctor.exam import GUESSING, LONG, SHORT, TINY, Exam, mean
 from eureka.doctor.finding import Finding
-from eureka.forks.trial import Change, Gain, Trace
-from eureka.formats import number, percent, rate
+from eureka.forks.case import Fork
+from eureka.forks.trial import Change, Gain, Trace, gain
+from eureka.formats import listing, number, percent, rate
 
 FLAT = 0.002
 """A continued run that gains less than this share of the loss stands still."""
@@ -28,6 +29,12 @@ LAST = 5
 LOWER = 0.97
 """A smaller rate ends this much lower, if the rate is too large."""
 
+BESIDE = 1e-3
+"""A group whose rate is less than this share of another's is left behind, if it does not move."""
+MUCH, MOST = 0.1, 0.5
+"""The share of the gradient that such a group has, if it matters; and if it matters without a trial that shows it."""
+HELPS = 0.02
+"""A trial that ends this much lower helps."""
 REACHED = 1.5
 """A warm-up ends at its first rate, which is as good as one that is up to this many times higher."""
 
@@ -37,7 +44,7 @@ def check(exam: Exam) -> Iterator[Finding]:
         return
     found = _zero(exam)
     if found is None and not exam.well:
-        found = _too_small(exam) or _too_large(exam)
+        found = _left_behind(exam) or _too_small(exam) or _too_large(exam)
     if found is not None:
         yield found
 
@@ -47,8 +54,14 @@ def _rates(exam: Exam) -> list[float]:
 
 
 def _first_rate(exam: Exam) -> float:
-    """The rate that a schedule began with; 0 if no scheduler has left it."""
-    return max((float(group.get("initial_lr", 0.0)) for group in exam.case.optimizer.param_groups), default=0.0)
+    """The rate that a schedule began with, or the peak of a cycle; 0 if no scheduler has left it."""
+    groups = exam.case.optimizer.param_groups
+    return max((float(group.get("max_lr", group.get("initial_lr", 0.0))) for group in groups), default=0.0)
+
+
+def _ended(exam: Exam) -> bool:
+    """Whether a cycle is over: only after its peak is the rate lower than at its beginning."""
+    return any("max_lr" in group and group["lr"] < group.get("initial_lr", 0.0) for group in exam.case.optimizer.param_groups)
 
 
 def _zero(exam: Exam) -> Finding | None:
@@ -65,6 +78,55 @@ def _zero(exam: Exam) -> Finding | None:
         advice="set a rate, or let the schedule end later or above zero.",
         code=f"for group in optimizer.param_groups: group['lr'] = {first or USUAL:g}",
     )
+
+
+def _left_behind(exam: Exam) -> Finding | None:
+    """Groups of parameters that have a gradient, and whose own rate is so much lower than others that they do not move."""
+    highest = max(_rates(exam))
+    groups = [group for group in exam.case.optimizer.param_groups if float(group["lr"]) <= BESIDE * highest]
+    inside = {id(one) for group in groups for one in group["params"]}
+    names = [
+        name for name, one in exam.case.model.named_parameters() if id(one) in inside and exam.base.parameters[name].used > 0
+    ]
+    left = {name: exam.base.parameters[name] for name in names}
+    weight, moved = sum(one.weight for one in left.values()), sum(one.moved for one in left.values())
+    if not exam.base.finite or not left or moved > STANDING**2 * weight or not highest:
+        return None
+    share = math.sqrt(sum(one.used for one in left.values())) / exam.base.total("used")
+    if share < MUCH:
+        return None
+    better = gain(exam.trial(_at_least(highest), LONG), exam.trial(lambda fork: None, LONG))
+    helps = better.clear(HELPS)
+    if not helps and (share < MOST or exam.learning):
+        return None
+    slow = listing([rate(lr) if lr else "0" for lr in sorted({float(group["lr"]) for group in groups})])
+    tried = f" At {rate(highest)} for all the loss is {percent(better.share, 1)} lower after {LONG} steps." if helps else ""
+    return Finding(
+        cause="lr_too_small",
+        sure=0.93 if helps else 0.7,
+        explains=0.9,
+        evidence=(
+            f"{_some(names)} get {percent(share)} of the gradient's norm and hardly move: the rate of their group is {slow}, and"
+            f" that of others {rate(highest)}.{tried}",
+        ),
+        advice="raise the rate of that group too; if it is to stay as it is, freeze it with requires_grad_(False).",
+        code=f"for group in optimizer.param_groups: group['lr'] = {highest:g}",
+        numbers={"share": share, "gain": better.share},
+    )
+
+
+def _at_least(lr: float) -> Change:
+    """No group is slower than that."""
+
+    def change(fork: Fork) -> None:
+        for group in fork.optimizer.param_groups:
+            group["lr"] = max(group["lr"], lr)
+
+    return change
+
+
+def _some(names: list[str]) -> str:
+    return listing(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 def _too_small(exam: Exam) -> Finding | None:
@@ -89,6 +151,8 @@ def _will_reach(exam: Exam, factor: float) -> bool:
     if ahead and ahead[-1] != ahead[0]:
         pace = (ahead[-1] - ahead[0]) / (len(ahead) - 1)
         return pace > 0 and (wanted - now) / pace < WARM_UP
+    if _ended(exam) or not exam.counted:
+        return False
     first = _first_rate(exam)  # a linear warm-up that has come so far in the steps taken, and ends there
     return first > now > 0 and wanted <= REACHED * first and max(exam.taken, 1.0) * first / now < WARM_UP
 
@@ -125,16 +189,17 @@ def _larger(exam: Exam, size: float) -> Iterator[tuple[float, Change]]:
 
 
 def _small_finding(exam: Exam, factor: float, found: Gain, count: int) -> Finding:
+    over = f" The schedule is over: its peak was {rate(_first_rate(exam))}." if _ended(exam) else ""
     return Finding(
         cause="lr_too_small",
         sure=0.9,
         explains=0.95,
         evidence=(
             f"At {rate(max(_rates(exam)))} the loss falls by {percent(max(exam.progress.share, 0.0), 2)} in"
-            f" {len(exam.base.losses)} steps; at {factor:,.0f} times that rate by {percent(found.share, 1)} in {count}.",
+            f" {len(exam.base.losses)} steps; at {factor:,.0f} times that rate by {percent(found.share, 1)} in {count}.{over}",
             f"A step changes the weights by {number(exam.step_size)} of their size; a thousandth is usual.",
         ),
-        advice=f"raise the learning rate about {factor:,.0f} times.",
+        advice=f"{'begin another schedule, or ' if over else ''}raise the learning rate about {factor:,.0f} times.",
         code=f"for group in optimizer.param_groups: group['lr'] *= {factor:g}",
         numbers={"factor": factor, "gain": found.share, "step_size": exam.step_size},
     )
@@ -144,7 +209,7 @@ def _too_large(exam: Exam) -> Finding | None:
     """The loss rises, is not a number, or is no better than chance, and a smaller rate does better, from here or from scratch."""
     rising = not exam.base.finite or exam.progress.mean < -2 * exam.progress.error
     if exam.finite and rising:
-        for factor in (0.1, 0.01):
+        for factor in _smaller(exam):
             found = exam.unlocks(rate_times(factor), at_once=False)
             if found is not None and (_thrown(exam, exam.level) or _learns(exam, found.level - found.mean)):
                 told = f"from here {number(factor)} times that rate lowers it by {percent(found.share, 1)} in {SHORT} steps"
@@ -152,15 +217,24 @@ def _too_large(exam: Exam) -> Finding | None:
     return _from_fresh(exam) if rising or exam.guessing or _rose(exam) else None
 
 
+def _smaller(exam: Exam) -> list[float]:
+    """Shares of the rate that are tried; far smaller ones where the run ends without a number."""
+    return [10.0**-power for power in range(1, 3 if exam.base.finite else 7)]
+
+
 def _from_fresh(exam: Exam) -> Finding | None:
-    """From fresh weights this rate leads above chance, and a smaller one lower than that."""
+    """From fresh weights this rate leads above chance, and a smaller one lower than that, and than the fresh weights are."""
     own = exam.trial(fresh)
     reached = _end(own)
     bound = GUESSING * exam.chance if exam.chance is not None else exam.level
     if reached < bound:
         return None
-    ends = {factor: _end(exam.trial(both(fresh, rate_times(factor)))) for factor in (0.1, 0.01)}
-    better = [factor for factor, end in ends.items() if end < LOWER * reached]
+    bound, ends = min(LOWER * reached, _end(exam.fresh_still(SHORT))), {}
+    for factor in _smaller(exam):
+        ends[factor] = _end(exam.trial(both(fresh, rate_times(factor))))
+        if factor <= 0.01 and min(ends.values()) < bound:
+            break
+    better = [factor for factor, end in ends.items() if end < bound]
     if not better:
         return None
     best = min(better, key=ends.__getitem__)

@@ -11,8 +11,21 @@ from eureka.doctor.checks.targets import asked_offset, offset_on
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.padding import fill_of
-from eureka.doctor.sight import NOTHING, PLACES, answers_everywhere, dependence, dependence_on, is_same, leak, unseen
+from eureka.doctor.sight import (
+    NOTHING,
+    PLACES,
+    answers_everywhere,
+    crosstalk,
+    dependence,
+    dependence_on,
+    is_same,
+    leak,
+    sequence_of,
+    unseen,
+    with_others,
+)
 from eureka.formats import percent
+from eureka.patching.attach import find_sites
 
 MOST = 0.5
 """Inputs of which more than this share is never seen."""
@@ -28,7 +41,7 @@ def _leak(exam: Exam) -> Iterator[Finding]:
     offset, found = exam.once(asked_offset), leak(exam.once(dependence), _asked(exam))
     if offset is None or offset < 1 or found is None:
         offset, found = 1, _decoder_leak(exam)
-    if found is None:
+    if found is None or not _in_its_row(exam, *found):
         return
     token, place = found
     what = "output" if exam.view.tokens is None else "logits"
@@ -43,6 +56,24 @@ def _leak(exam: Exam) -> Iterator[Finding]:
         advice="use a causal mask in every attention layer (is_causal=True), and no operation that mixes tokens otherwise.",
         numbers={"token": float(token), "place": float(place)},
     )
+
+
+def _in_its_row(exam: Exam, token: int, place: int) -> bool:
+    """Whether a token changes the output at that place of its own row; what samples do to each other is no leak."""
+    plain, sequence = exam.peek().head, sequence_of(exam.view)
+    if plain is None or sequence is None or plain.shape[:2] != sequence.shape[:2] or crosstalk(exam) == 0:
+        return True
+    rows = sorted({round(i * (len(sequence) - 1) / (PLACES - 1)) for i in range(PLACES)})
+    for row in rows:
+        here = torch.zeros(sequence.shape[:2], dtype=torch.bool, device=sequence.device)
+        here[row, token] = True
+        changed = exam.peek(inputs=lambda given, here=here: with_others(given, sequence, here)).head  # type: ignore[misc]
+        if changed is None or changed.shape != plain.shape:
+            return True
+        moved = (changed[row].float() - plain[row].float()).abs().amax(dim=1)
+        if float(moved[place]) > NOTHING * max(float(moved.max()), 1e-12):
+            return True
+    return False
 
 
 def _asked(exam: Exam) -> torch.Tensor | None:
@@ -62,6 +93,8 @@ def _decoder_leak(exam: Exam) -> tuple[int, int] | None:
 
 def _blocked(exam: Exam) -> Iterator[Finding]:
     """A mask is there before training: what training has cut off is not its fault, so fresh weights must see as little."""
+    if not _attends(exam):
+        return
     told = _cut_off(exam)
     if told is None or _cut_off(exam.anew) is None:
         return
@@ -73,6 +106,11 @@ def _blocked(exam: Exam) -> Iterator[Finding]:
         advice="look at the attention mask: True and False may be exchanged (in PyTorch's SDPA True means: may be seen; in"
         " nn.MultiheadAttention True means: is hidden).",
     )
+
+
+def _attends(exam: Exam) -> bool:
+    """Whether attention is computed at all: a model that takes every token for itself has no mask."""
+    return bool(exam.view.attentions or exam.view.softmaxes or find_sites(exam.glass.model).sites)
 
 
 def _cut_off(exam: Exam) -> str | None:

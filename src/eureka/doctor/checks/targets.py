@@ -21,6 +21,7 @@ SURE_OF_IT = 12.0
 """The logit of the named token."""
 OFFSETS = range(-2, 4)
 MARKED = "mark labels that do not matter with -100, the default of ignore_index, and only those."
+SHIFTED = "logits[:, :-1] against tokens[:, 1:]. Hugging Face's models shift them themselves."
 REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 MOST, FEW = 0.05, 3
 """Classes that never count are worth a word if they are this share of the labels, and each occurs so often."""
@@ -86,18 +87,47 @@ def _misaligned(exam: Exam) -> Iterator[Finding]:
     offset = exam.once(asked_offset)
     if offset is None or sees_later(exam) or not sees_earlier(exam):  # only a causal model may not be asked for any place
         return
-    if offset == 1 or (offset <= 0 and not sees_itself(exam)):
+    if offset == 1 or (offset <= 0 and not sees_itself(exam)) or (offset and _meant(exam)):
         return
+    values = exam.view.tokens is None
     what = {0: "what is at that place itself, which the model sees", 2: "what is two places on: labels are shifted twice"}
     told = what.get(offset, f"what is {plural(abs(offset), 'place')} {'on' if offset > 0 else 'back'}")
+    if values and offset > 0:
+        told = f"the value {plural(offset, 'place')} on"
+    one, shifted = ("value", "outputs[:, :-1] against inputs[:, 1:].") if values else ("token", SHIFTED)
+    doubt = "" if _surely(exam, offset) > 0.9 else f"unless you mean to ask for the {one} {plural(abs(offset), 'place')} away, "
     yield Finding(
         cause="labels_misaligned",
-        sure=0.95,
+        sure=_surely(exam, offset),
         explains=0.95,
-        evidence=(f"A causal model is asked at every place for {told}; answers that name the next token do not lower the loss.",),
-        advice="shift labels exactly once: logits[:, :-1] against tokens[:, 1:]. Hugging Face's models shift them themselves.",
+        evidence=(f"A causal model is asked at every place for {told}; answers that name the next {one} do not lower the loss.",),
+        advice=f"{doubt}shift labels exactly once: {shifted}",
         numbers={"offset": float(offset)},
     )
+
+
+def _meant(exam: Exam) -> bool:
+    """Whether places away are asked for on purpose: numbers or what is past, and it is learned; or the next token too."""
+    offset, tokens = exam.once(asked_offset) or 0, exam.view.tokens
+    if tokens is None or offset < 0:
+        return exam.well or exam.learning
+    return any(_asks_next(call.target, tokens) for call in exam.view.losses)
+
+
+def _asks_next(target: Tensor, tokens: Tensor) -> bool:
+    """Whether one of several losses asks for the next token, as a first head does where the second asks for the one after it."""
+    if target.is_floating_point() or target.numel() not in (tokens.numel(), tokens[:, 1:].numel()):
+        return False
+    asked, then = target.detach().reshape(len(tokens), -1)[:, : tokens.shape[1] - 1], tokens[:, 1:]
+    counts = asked >= 0
+    return bool(counts.any()) and torch.equal(asked[counts], then.to(asked.dtype)[counts])
+
+
+def _surely(exam: Exam, offset: int) -> float:
+    """Tokens at their own place are never meant, and hardly those two places on; others may be a task."""
+    if offset == 0:
+        return 0.95
+    return 0.6 if offset < 0 or exam.view.tokens is None else 0.7 if exam.well else 0.85
 
 
 def _ignored(exam: Exam) -> Iterator[Finding]:

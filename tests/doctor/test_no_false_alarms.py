@@ -1,0 +1,384 @@
+"""Runs that only look like a fault are left alone, and the faults that they look like are still found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from eureka.doctor.checks import attention_axis, data, labels, loss_form, padding, positions, sight, targets
+from eureka.doctor.exam import Exam
+from eureka.doctor.finding import Finding
+from eureka.doctor.view import named_tensors
+from eureka.forks.case import make_case
+
+Check = Callable[[Exam], Iterator[Finding]]
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+@pytest.fixture(autouse=True)
+def _one_seed() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+
+
+def found(check: Check, model: nn.Module, batches: list[Any], loss: Loss, lr: float = 1e-4, steps: int = 0) -> list[Finding]:
+    """What a check says after some steps of training."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    for i in range(steps):
+        optimizer.zero_grad()
+        loss(model, batches[i % len(batches)]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return list(check(Exam(make_case(model, batches, loss=loss, optimizer=optimizer, step=None, most=24))))
+
+
+def causes(*args: Any, **options: Any) -> list[str]:
+    return [one.cause for one in found(*args, **options)]
+
+
+class Block(nn.Module):
+    def __init__(self, causal: bool, experts: bool = False) -> None:
+        super().__init__()
+        self.causal, self.experts = causal, experts
+        self.norm, self.qkv, self.out = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
+        self.route, self.expert = nn.Linear(16, 4), nn.Parameter(0.3 * torch.randn(4, 16, 16))
+        self.mlp = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+
+    def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
+        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        mask = None if seen is None else seen[:, None, None]
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        return x + (self.limited(x) if self.experts else self.mlp(x))
+
+    def limited(self, x: Tensor) -> Tensor:
+        """Each expert takes only so many tokens, those of the first samples first."""
+        flat = x.flatten(0, 1)
+        share, chosen = self.route(flat).softmax(-1).max(-1)
+        result = torch.zeros_like(flat)
+        for i, expert in enumerate(self.expert):
+            taken = (chosen == i).nonzero()[: len(flat) // 8, 0]
+            result = result.index_add(0, taken, share[taken, None] * (flat[taken] @ expert))
+        return result.view_as(x)
+
+
+class Model(nn.Module):
+    """Tokens, or vectors of 3, in; an answer at every token, at those of `keep`, or one from the mean."""
+
+    def __init__(
+        self, outputs: int = 12, tokens: int = 12, *, causal: bool = True, pooled: bool = False, flat: bool = False,
+        pad: int | None = None, kinds: bool = False, positions: bool = True, experts: bool = False, factor: float = 1.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.embed: nn.Module = nn.Embedding(tokens, 16) if tokens else nn.Linear(3, 16)
+        self.kinds = nn.Embedding(2, 16) if kinds else None
+        self.positions = nn.Parameter(0.5 * torch.randn(24, 16)) if positions else None
+        self.blocks = nn.ModuleList(Block(causal, experts) for _ in range(2))
+        self.head = nn.Linear(16, outputs)
+        self.pooled, self.flat, self.pad, self.factor = pooled, flat, pad, factor
+
+    def forward(self, tokens: Tensor, token_type_ids: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
+        x = self.factor * self.embed(tokens)
+        if self.positions is not None:
+            x = x + self.positions[: x.shape[1]]
+        if self.kinds is not None and token_type_ids is not None:
+            x = x + self.kinds(token_type_ids)
+        seen = None if self.pad is None else tokens != self.pad
+        for block in self.blocks:
+            x = block(x, seen)
+        if self.pooled:
+            x = x.mean(1) if seen is None else (x * seen[..., None]).sum(1) / seen.sum(1, keepdim=True)
+        if self.flat:
+            x = x.flatten(0, 1)
+            x = x if keep is None else x[keep.flatten()]
+        return self.head(x)  # type: ignore[no-any-return]
+
+
+def tokens(length: int = 12, n: int = 24, size: int = 16) -> list[Tensor]:
+    """Rows that count up in steps of one or two."""
+    first = torch.randint(12, (n, size, 1))
+    return list((first + torch.randint(1, 3, (n, size, length)).cumsum(2)) % 12)
+
+
+def everywhere(model: nn.Module, batch: Any) -> Tensor:
+    return F.cross_entropy(model(batch[0]).flatten(0, -2), batch[1].flatten())
+
+
+def once_a_row(model: nn.Module, batch: Any) -> Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+def at_hidden_places(model: nn.Module, batch: Any) -> Tensor:
+    hidden = batch == 3
+    return F.cross_entropy(model(batch.masked_fill(hidden, 0), keep=hidden), batch[hidden])
+
+
+# 1: inputs_constant
+
+
+@pytest.mark.parametrize("loss", [everywhere, at_hidden_places])
+def test_a_head_with_other_rows_than_the_batch_is_not_taken_for_constant_inputs(loss: Loss) -> None:
+    batches: list[Any] = [(row[:, :-1], row[:, 1:]) for row in tokens(13)] if loss is everywhere else tokens()
+    assert causes(data.check, Model(flat=True), batches, loss, lr=1e-6) == []
+
+
+def test_inputs_that_do_not_reach_a_flat_head_are_still_found() -> None:
+    batches = [(row[:, :-1], row[:, 1:]) for row in tokens(13)]
+    assert causes(data.check, Model(flat=True, factor=0.0), batches, everywhere, lr=1e-6) == ["inputs_constant"]
+
+
+# 2: padding_used
+
+
+def rows(named: str = "attention_mask") -> list[dict[str, Tensor]]:
+    """Rows of different length, filled up with token 0."""
+    found = []
+    for row in tokens():
+        real = torch.arange(12) < torch.randint(4, 13, (len(row), 1))
+        found.append({"x": (row % 11 + 1).masked_fill(~real, 0), named: real.long(), "y": row[:, 0] % 3})
+    return found
+
+
+def of_a_row(model: nn.Module, batch: Any) -> Tensor:
+    return F.cross_entropy(model(batch["x"]), batch["y"])
+
+
+def test_a_model_that_finds_the_padding_by_itself_uses_none() -> None:
+    assert causes(padding.check, Model(3, causal=False, pooled=True, pad=0), rows(), of_a_row) == []
+
+
+@pytest.mark.parametrize("named", ["attention_mask", "anything"])
+def test_padding_that_is_seen_is_found_whatever_its_mask_is_called(named: str) -> None:
+    assert causes(padding.check, Model(3, causal=False, pooled=True), rows(named), of_a_row) == ["padding_used"]
+
+
+def with_kinds(model: nn.Module, batch: Any) -> Tensor:
+    return F.cross_entropy(model(batch["x"], batch["kind"]), batch["y"])
+
+
+@pytest.mark.parametrize("handed_on", [True, False])
+def test_two_kinds_of_tokens_are_not_taken_for_padding(handed_on: bool) -> None:
+    found = []
+    for row in tokens():
+        kind = torch.arange(12) < torch.randint(4, 9, (len(row), 1))
+        found.append({"x": row, "kind": kind.long(), "is_question": kind, "y": row[:, 0] % 3})
+    model, loss = Model(3, causal=False, pooled=True, kinds=True), with_kinds if handed_on else of_a_row
+    assert causes(padding.check, model, found, loss) == []
+
+
+# 3: labels_unrelated
+
+
+def test_labels_of_which_one_is_rare_are_related_if_they_follow_from_the_inputs() -> None:
+    x = torch.randn(24, 48, 10)
+    rare = (x[..., 0] + x[..., 1] > 2.3).long()
+    model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 2))
+    assert causes(labels.check, model, list(zip(x, rare, strict=True)), once_a_row) == []
+    shuffled = rare.flatten()[torch.randperm(rare.numel())].view_as(rare)
+    assert causes(labels.check, model, list(zip(x, shuffled, strict=True)), once_a_row) == ["labels_unrelated"]
+
+
+def test_parity_may_be_too_hard_for_the_forest_and_it_says_so() -> None:
+    x = torch.randint(2, (24, 48, 30)).float()
+    parity = (x[..., [3, 11, 20]].sum(-1) % 2).long()
+    model = nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 2))
+    (one,) = found(labels.check, model, list(zip(x, parity, strict=True)), once_a_row)
+    assert one.sure <= 0.6
+    assert "parity" in one.evidence[-1]
+
+
+# 4: attention_axis
+
+
+def test_experts_with_a_capacity_are_neither_attention_over_the_batch_nor_a_leak() -> None:
+    batches = [(row[:, :-1], row[:, 1:]) for row in tokens(13)]
+    assert causes(attention_axis.check, Model(experts=True), batches, everywhere) == []
+    assert causes(sight.check, Model(experts=True), batches, everywhere) == []
+
+
+def test_attention_over_the_batch_is_found_beside_such_experts() -> None:
+    class Sideways(Block):
+        def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
+            return super().forward(x.transpose(0, 1), seen).transpose(0, 1)
+
+    model = Model(causal=False, experts=True)
+    model.blocks[0] = Sideways(False)
+    batches = [(row[:, :-1], row[:, 1:]) for row in tokens(13)]
+    assert causes(attention_axis.check, model, batches, everywhere) == ["attention_axis"]
+
+
+# 5: labels_misaligned
+
+
+class TwoHeads(Model):
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.first, self.second = nn.Linear(16, 12), nn.Linear(16, 12)
+
+    def forward(self, tokens: Tensor, token_type_ids: Tensor | None = None, keep: Tensor | None = None) -> Any:
+        hidden = super().forward(tokens)
+        return self.first(hidden), self.second(hidden)
+
+
+def one_and_two_ahead(model: nn.Module, batch: Tensor) -> Tensor:
+    first, second = model(batch[:, :-2])
+    one = F.cross_entropy(first.flatten(0, 1), batch[:, 1:-1].flatten())
+    return 0.2 * one + F.cross_entropy(second.flatten(0, 1), batch[:, 2:].flatten())
+
+
+def test_a_second_head_may_ask_for_the_token_after_the_next() -> None:
+    assert causes(targets.check, TwoHeads(), tokens(14), one_and_two_ahead) == []
+
+
+def test_only_the_token_after_the_next_is_still_a_double_shift() -> None:
+    batches = [(row[:, :-2], row[:, 2:]) for row in tokens(14)]
+    (one,) = found(targets.check, Model(), batches, everywhere)
+    assert one.cause == "labels_misaligned"
+    assert one.numbers["offset"] == 2
+    assert one.sure > 0.8
+
+
+def test_a_delayed_copy_that_is_learned_is_no_misalignment_and_one_that_is_not_is_no_certainty() -> None:
+    batches = [(row, F.pad(row, (2, 0))[:, :12]) for row in torch.randint(12, (24, 16, 12))]
+    assert causes(targets.check, Model(), batches, everywhere, lr=3e-3, steps=60) == []
+    (one,) = found(targets.check, Model(), batches, everywhere, lr=1e-7)
+    assert one.numbers["offset"] == -2
+    assert one.sure <= 0.6
+
+
+def two_steps_on(model: nn.Module, batch: Any) -> Tensor:
+    return F.mse_loss(model(batch[:, :-2]), batch[:, 2:])
+
+
+def test_a_forecast_of_values_two_steps_on_is_a_task_and_is_told_in_values() -> None:
+    wave = torch.sin(6 * torch.rand(24, 16, 1, 3) + 0.4 * torch.arange(14)[:, None])
+    assert causes(targets.check, Model(3, 0), list(wave), two_steps_on, lr=3e-3) == []
+    (one,) = found(targets.check, Model(3, 0), list(wave), two_steps_on, lr=1e-8)
+    assert one.sure <= 0.6
+    assert "token" not in str(one)
+    assert "logits" not in str(one)
+
+
+# 6: positions_missing
+
+
+def clouds() -> list[Any]:
+    points = torch.randn(24, 16, 20, 3)
+    points[:, ::2] /= points[:, ::2].norm(dim=-1, keepdim=True)
+    return [(one, torch.arange(16) % 2) for one in points]
+
+
+def test_a_set_transformer_that_learns_needs_no_positions() -> None:
+    assert causes(positions.check, Model(2, 0, causal=False, pooled=True, positions=False), clouds(), once_a_row, lr=1e-4) == []
+
+
+def test_a_model_without_positions_is_told_so_with_code_that_runs() -> None:
+    (one,) = found(positions.check, Model(2, 0, causal=False, pooled=True, positions=False), clouds(), once_a_row, lr=1e-7)
+    assert one.sure <= 0.5
+    assert "The model has no positions" in str(one)
+    assert "added to" not in str(one)
+    names: dict[str, Any] = {"torch": torch, "x": torch.zeros(2, 20, 16)}
+    exec(one.code, names)
+    assert names["x"].abs().sum() > 0
+    assert names["x"].shape == (2, 20, 16)
+
+
+# 7: loss_misuse
+
+
+class Slots(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.slots, self.out = nn.Parameter(torch.randn(4, 8)), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.slots.expand(len(x), -1, -1) + x.mean())  # type: ignore[no-any-return]
+
+
+def nearest(model: nn.Module, x: Tensor) -> Tensor:
+    return ((model(x)[:, :, None] - x[:, None]) ** 2).sum(-1).min(1).values.mean()  # type: ignore[no-any-return]
+
+
+def nearest_of_all(model: nn.Module, x: Tensor) -> Tensor:
+    """The same with axes that PyTorch puts in itself."""
+    return ((model(x)[0][:, None] - x[0]) ** 2).sum(-1).min(0).values.mean()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("loss", [nearest, nearest_of_all])
+def test_pairs_that_are_chosen_among_are_meant(loss: Loss) -> None:
+    assert causes(loss_form.check, Slots(), list(torch.randn(4, 16, 20, 3)), loss) == []
+
+
+@pytest.mark.parametrize("loss", [lambda m, b: ((m(b[0]) - b[1]) ** 2).mean(), lambda m, b: (b[1] - m(b[0])).abs().mean()])
+def test_a_column_against_a_row_is_still_found(loss: Loss) -> None:
+    x = torch.randn(4, 16, 5)
+    assert causes(loss_form.check, nn.Linear(5, 1), [(one, one[:, 0]) for one in x], loss) == ["loss_misuse"]
+
+
+class Alike(nn.Module):
+    def __init__(self, squash: bool) -> None:
+        super().__init__()
+        self.layer, self.squash = nn.Linear(20, 16), squash
+
+    def forward(self, pairs: Tensor) -> Tensor:
+        a, b = (self.layer(pairs).relu() + 0.01).unbind(1)
+        return self.layer(a @ self.layer.weight)[:, :1].sigmoid().squeeze(-1) if self.squash else F.cosine_similarity(a, b)
+
+
+def are_alike(model: nn.Module, batch: Any) -> Tensor:
+    return F.binary_cross_entropy_with_logits(model(batch), (torch.arange(len(batch)) % 2).float())
+
+
+def test_logits_between_zero_and_one_are_a_misuse_only_behind_a_sigmoid() -> None:
+    batches = list(torch.randn(4, 32, 2, 20))
+    with torch.no_grad():
+        given = Alike(False)(batches[0])
+    assert bool(((given > 0) & (given < 1)).all())  # as probabilities are
+    assert causes(loss_form.check, Alike(False), batches, are_alike) == []
+    assert causes(loss_form.check, Alike(True), batches, are_alike) == ["loss_misuse"]
+
+
+# 8: mask_blocks_context
+
+
+def test_a_model_that_takes_every_token_for_itself_has_no_mask() -> None:
+    model = nn.Sequential(nn.Embedding(12, 16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 12))
+    assert causes(sight.check, model, [(row, (7 * row + 3) % 12) for row in tokens()], everywhere, lr=1e-7) == []
+
+
+# 9: data_repeated
+
+
+@dataclass
+class Batch:
+    tokens: Tensor
+    labels: Tensor
+
+    def __getitem__(self, i: int) -> Tensor:
+        return (self.tokens, self.labels)[i]
+
+
+def test_a_batch_that_is_a_dataclass_is_seen_to_repeat() -> None:
+    row = tokens(13)[0]
+    (one,) = found(data.check, Model(), [Batch(row[:, :-1], row[:, 1:])] * 24, everywhere)
+    assert one.cause == "data_repeated"
+    assert one.sure == 0.9
+    assert one.numbers["rows"] == 24 * 16
+
+
+def test_one_large_batch_again_and_again_may_be_all_the_data() -> None:
+    row = tokens(13, size=128)[0]
+    (one,) = found(data.check, Model(), [(row[:, :-1], row[:, 1:])] * 5, everywhere)
+    assert one.cause == "data_repeated"
+    assert one.sure <= 0.5
+    assert "full-batch" in one.advice
+
+
+def test_tensors_of_a_batch_are_found_with_their_names() -> None:
+    batch = {"a": [torch.zeros(1)], "b": Batch(torch.zeros(2), torch.zeros(3)), "c": "text"}
+    assert [(name, len(one)) for name, one in named_tensors(batch)] == [("a", 1), ("tokens", 2), ("labels", 3)]
