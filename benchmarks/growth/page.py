@@ -54,7 +54,8 @@ def page(found: Growth) -> str:
         "",
         "## Attention beside SDPA: what is left to gain",
         "",
-        "NormSoftmax forward and backward, relative to PyTorch's fused attention (SDPA, 1 is equal), 4 heads of 64 dimensions in batches of "
+        "NormSoftmax forward and backward, relative to PyTorch's fused attention (SDPA, 1 is equal), 4 heads"
+        " of 64 dimensions in batches of "
         "4,096 tokens: the median of five processes, and their range, because each gets other pages of memory. *Fused, at least* "
         "is SDPA and the products that the statistics need at the rate of a large matrix product, and nothing else. *Written "
         "out, at least* is the six products of explicit attention at the rate that they reach here, causal ones only where their "
