@@ -130,3 +130,12 @@ def listing(parts: Sequence[str]) -> str:
     ('a', 'a, b and c')
     """
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def few(parts: Sequence[str], most: int = 3) -> str:
+    """The first of many.
+
+    >>> few(["a", "b"]), few(["a", "b", "c", "d"])
+    ('a and b', 'a, b and c, …')
+    """
+    return listing(parts[:most]) + (", …" if len(parts) > most else "")

@@ -79,7 +79,7 @@ def test_a_small_difference_that_is_decided_is_told_in_two_decimals(plant: Plant
     assert found.verdict.startswith("1.03× sooner [")
 
 
-def test_nothing_is_decided_while_runs_are_under_way(plant: Plant, tmp_path: Path) -> None:
+def test_nothing_is_decided_while_runs_are_unfinished(plant: Plant, tmp_path: Path) -> None:
     """Those that leap end first: of eight runs, the four that have ended all leapt."""
     runs = [plant("softmax", 1e-3, s, 500 + s) for s in range(8)] + [plant("norm_softmax", 1e-3, s, 200 + s) for s in range(4)]
     waiting = [replace(plant("norm_softmax", 1e-3, s, None), outcome=None) for s in range(4, 8)]
@@ -91,7 +91,7 @@ def test_nothing_is_decided_while_runs_are_under_way(plant: Plant, tmp_path: Pat
         run.folder.metrics_file.touch()
     [found] = compare([*runs, *begun])
     assert found.standing == "open"
-    assert found.verdict == "not decided yet, 4 runs under way: 2.5× sooner so far"
+    assert found.verdict == "not decided yet, 4 runs unfinished: 2.5× sooner so far"
 
 
 def test_a_rate_with_few_seeds_is_not_the_best_one(plant: Plant) -> None:

@@ -39,10 +39,10 @@ from eureka.doctor.checks import (
 from eureka.doctor.exam import LONG, STEPS, Exam
 from eureka.doctor.finding import CheckRecord, Diagnosis, Finding
 from eureka.errors import EurekaError, RequestError, own_line
-from eureka.forks.by_hand import by_hand
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case, seeded
 from eureka.forks.given import Given, hand_over
 from eureka.forks.kept import kept_loop
+from eureka.forks.rate_code import rate_code
 from eureka.forks.untouched import Untouched
 from eureka.formats import number, percent, plural
 from eureka.uncompiled import uncompiled
@@ -134,12 +134,10 @@ def _diagnose(given: Given, budget: float | None, on_check: Callable[[str], None
         findings, records = _check_all(exam, budget, on_check)
         ranked = sorted(findings, key=lambda one: -one.weight) or [_nothing_found(exam, records)]
         attention = has_attention(exam)
-    ranked = [replace(one, code=by_hand(one.code, given)) for one in ranked]
+    ranked = [replace(one, code=rate_code(one.code, given)) for one in ranked]
     steps = exam.base.seconds / max(len(exam.base.losses), 1)
     notes = (*given.notes, *case.assumed, *_uncounted(exam, ranked[0]))
-    return Diagnosis(
-        findings=tuple(ranked), checks=tuple(records), notes=notes, step_seconds=steps, attention=attention
-    )  # fmt: skip
+    return Diagnosis(findings=tuple(ranked), checks=tuple(records), notes=notes, step_seconds=steps, attention=attention)
 
 
 def _first_step(case: Case) -> None:

@@ -95,16 +95,11 @@ class PlainLosses(LabelCounter):
             or len({one.classes for step in calls for one in step}) > 1
         ):
             return None
-        for pick in (
-            lambda values: sum(values) / len(values),
-            lambda values: values[-1],
-        ):  # of micro-batches: their mean, or the last
-            plain = [pick([one.value for one in step]) for step in calls]
-            pairs = [(a, b) for a, b in zip(returned, plain, strict=False) if math.isfinite(a) and math.isfinite(b)]
-            found = _multiple(pairs, chance)
-            if found is not None:
-                return found
-        return None
+        means = [sum(one.value for one in step) / len(step) for step in calls]
+        found = _multiple(_finite_pairs(returned, means), chance)
+        if found is not None:
+            return found
+        return _multiple(_finite_pairs(returned, [step[-1].value for step in calls]), chance)  # the last micro-batch alone
 
 
 class _Announced(list[Any]):
@@ -116,6 +111,10 @@ class _Announced(list[Any]):
         for batch in super().__iter__():
             self._announce()
             yield batch
+
+
+def _finite_pairs(returned: Sequence[float], plain: Sequence[float]) -> list[tuple[float, float]]:
+    return [(a, b) for a, b in zip(returned, plain, strict=False) if math.isfinite(a) and math.isfinite(b)]
 
 
 def _multiple(pairs: Sequence[tuple[float, float]], chance: float) -> float | None:

@@ -16,12 +16,12 @@ from torch import nn
 from torch.optim import Optimizer
 
 from eureka.errors import RequestError
-from eureka.forks.by_hand import by_hand
 from eureka.forks.case import Case, Fork, Loss, Step, copied_hooks, kept_random_state, make_case
 from eureka.forks.given import Given, hand_over
 from eureka.forks.inputs import seen_inputs
 from eureka.forks.kept import kept_loop, schedulers_of
 from eureka.forks.parking import Parked, Parking, empty, size_of
+from eureka.forks.rate_code import rate_code
 from eureka.forks.state import KeptState
 from eureka.forks.untouched import Untouched
 from eureka.formats import listing, plural
@@ -199,7 +199,7 @@ class _Running:
             _prize=self._prize(won),
             _adopt=self.given.adopt,
             _own_rates=self.user.optimizer is not self.case.optimizer,
-            _line=partial(by_hand, given=self.given),
+            _line=partial(rate_code, given=self.given),
         )
 
     def _verdicts(self) -> tuple[Verdict, ...]:

@@ -245,7 +245,7 @@ class Run:
         return None if self.outcome is None else self.outcome.eureka_step
 
     @property
-    def under_way(self) -> bool:
+    def unfinished(self) -> bool:
         """Whether it has begun and not ended."""
         return self.outcome is None and self.folder.metrics_file.exists()
 

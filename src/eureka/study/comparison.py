@@ -7,7 +7,7 @@ single one it errs in 10 % of studies, of fifteen in 17 %. (Runs whose rates wer
 exchangeable: a permutation test of them errs in 10 to 20 %, even of arms that are alike.) The test in `sequential` holds for
 both, and needs more runs. Beside it stands the number of learning rates at which at least half of the runs leave the plateau.
 
-A rate with less than half as many seeds as another is no candidate for the best. While runs of an arm are under way nothing is
+A rate with less than half as many seeds as another is no candidate for the best. While runs of an arm are unfinished nothing is
 decided: those that leap end first, so that those that have ended flatter it.
 """
 
@@ -68,9 +68,9 @@ class Comparison:
         return self.baseline is baseline_of([arm for arm in self.condition.arms if arm.ended], self.baseline.key.fix)
 
     @property
-    def under_way(self) -> int:
+    def unfinished(self) -> int:
         """How many runs of either arm have begun and not ended."""
-        return sum(run.under_way for arm in (self.arm, self.baseline) for cell in arm.cells.values() for run in cell.runs)
+        return sum(run.unfinished for arm in (self.arm, self.baseline) for cell in arm.cells.values() for run in cell.runs)
 
     @property
     def least_p(self) -> float:
@@ -236,8 +236,8 @@ def corrected(p_values: Sequence[float], least: Sequence[float]) -> list[float |
 def _judged(one: Comparison, p: float | None) -> Comparison:
     """The comparison with what it has come to, and in words."""
     found = replace(one, p_corrected=1.0 if p is None else p)
-    if going := found.under_way:
-        return replace(found, standing="open", verdict=f"{BEGINS['open']}, {plural(going, 'run')} under way: {so_far(found)}")
+    if going := found.unfinished:
+        return replace(found, standing="open", verdict=f"{BEGINS['open']}, {plural(going, 'run')} unfinished: {so_far(found)}")
     if p is None:
         told = f"{BEGINS['too few']} ({found.runs} against {found.baseline_runs}); {so_far(found)}"
         return replace(found, standing="too few", verdict=told)

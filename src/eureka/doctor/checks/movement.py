@@ -14,7 +14,7 @@ from eureka.doctor.exam import LEARNING, LONG, Exam
 from eureka.doctor.finding import Finding
 from eureka.forks.case import Fork, stay
 from eureka.forks.trial import Watched, gain, try_steps
-from eureka.formats import listing, number, percent, plural
+from eureka.formats import few, number, percent, plural
 
 TIMES, GROWN = 4, 3.0
 """Steps on one batch, and how many times as large a gradient is at the last of them if all are added up, or nearly."""
@@ -63,7 +63,7 @@ def _without_gradient(exam: Exam) -> Iterator[Finding]:
     cut_share = sum(named[name].numel() for name in cut) / total
     if cut_share > 0.05 and not exam.well and not exam.once(dead_layers):
         yield _nothing(
-            f"{percent(cut_share)} of the parameters ask for a gradient and get exactly none ({_some(cut)}).",
+            f"{percent(cut_share)} of the parameters ask for a gradient and get exactly none ({few(cut)}).",
             "look for detach(), no_grad() or .data between them and the loss, and for layers that are never used",
             min(1.0, 0.5 + cut_share / 2),
         )
@@ -78,7 +78,7 @@ def _frozen(exam: Exam, frozen: list[str], share: float) -> Iterator[Finding]:
     if better.clear(LEARNING):
         return  # they hold what was learned before
     yield _nothing(
-        f"{percent(share)} of the parameters are frozen (requires_grad is False: {_some(frozen)}), and they hold nothing: the"
+        f"{percent(share)} of the parameters are frozen (requires_grad is False: {few(frozen)}), and they hold nothing: the"
         f" others reach a loss of {kept.losses[-1]:.4g} with them in {LONG} steps, and of {drawn.losses[-1]:.4g} with frozen"
         " weights that are drawn anew.",
         "unfreeze them with requires_grad_(True), or load the trained weights that should be there",
@@ -109,7 +109,7 @@ def _outside(exam: Exam) -> Iterator[Finding]:
         sure=0.97 if share > 0.2 or not exam.well else 0.7,
         explains=max(share, 0.5),
         evidence=(
-            f"{_some(sorted(outside))} get {percent(share)} of the gradient's norm and no update"
+            f"{few(sorted(outside))} get {percent(share)} of the gradient's norm and no update"
             ": they are in no parameter group of the optimiser.",
         ),
         advice="give all parameters to the optimiser, or add them as a group.",
@@ -177,7 +177,3 @@ def _piling_up(exam: Exam) -> Iterator[Finding]:
 
 def _computed(parameters: dict[str, Watched]) -> float:
     return sum(one.computed for one in parameters.values())
-
-
-def _some(names: list[str]) -> str:
-    return listing(names[:3]) + (", …" if len(names) > 3 else "")

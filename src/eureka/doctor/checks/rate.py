@@ -12,7 +12,7 @@ from eureka.doctor.exam import GUESSING, LONG, SHORT, TINY, Exam, mean
 from eureka.doctor.finding import Finding
 from eureka.forks.case import Fork
 from eureka.forks.trial import Change, Gain, Trace, gain
-from eureka.formats import listing, number, percent, rate
+from eureka.formats import few, listing, number, percent, rate
 
 FLAT = 0.002
 """A continued run that gains less than this share of the loss stands still."""
@@ -106,7 +106,7 @@ def _left_behind(exam: Exam) -> Finding | None:
         sure=0.93 if helps else 0.7,
         explains=0.9,
         evidence=(
-            f"{_some(names)} get {percent(share)} of the gradient's norm and hardly move: the rate of their group is {slow}, and"
+            f"{few(names)} get {percent(share)} of the gradient's norm and hardly move: the rate of their group is {slow}, and"
             f" that of others {rate(highest)}.{tried}",
         ),
         advice="raise the rate of that group too; if it is to stay as it is, freeze it with requires_grad_(False).",
@@ -123,10 +123,6 @@ def _at_least(lr: float) -> Change:
             group["lr"] = max(group["lr"], lr)
 
     return change
-
-
-def _some(names: list[str]) -> str:
-    return listing(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 def _too_small(exam: Exam) -> Finding | None:

@@ -14,7 +14,7 @@ from eureka.doctor.exam import STEPS, Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.frequencies import CLASSIFIERS
 from eureka.doctor.view import View, float_tensors
-from eureka.formats import listing, plural
+from eureka.formats import few, plural
 
 LATER = "A step on such a loss makes every weight nan, and every loss after it."
 WEIGHTS = (
@@ -90,7 +90,7 @@ def _by_gradient(exam: Exam) -> Iterator[Finding]:
             yield _finding(
                 (
                     f"The loss of batch {place + 1} is {exam.still.losses[place]:.4g}, and its gradient is no number at"
-                    f" {plural(len(bad), 'parameter')} ({_some(bad)}): the step on it makes them nan.",
+                    f" {plural(len(bad), 'parameter')} ({few(bad)}): the step on it makes them nan.",
                 ),
                 "look for a root or a norm of 0, and for torch.where between a number and something infinite: their gradients are"
                 " nan. torch.autograd.set_detect_anomaly(True) names the line.",
@@ -105,7 +105,7 @@ def _bad_weights(model: nn.Module) -> str | None:
         return None
     count = sum(int((~torch.isfinite(one)).sum()) for one in bad.values())
     every = sum(one.numel() for one in model.parameters())
-    return f"{plural(count, 'weight')} of {every:,} {_are(count)} no number ({_some([*bad])})"
+    return f"{plural(count, 'weight')} of {every:,} {_are(count)} no number ({few([*bad])})"
 
 
 def _bad_data(batch: Any, view: View) -> str | None:
@@ -176,7 +176,7 @@ def _rows_told(rows: Tensor) -> str:
     if rows.numel() < 2 or bool(rows.all()):
         return ""
     found = [str(int(one)) for one in rows.nonzero().flatten()]
-    return f", in row {found[0]} of {len(rows)}" if len(found) == 1 else f", in {len(found)} of {len(rows)} rows ({_some(found)})"
+    return f", in row {found[0]} of {len(rows)}" if len(found) == 1 else f", in {len(found)} of {len(rows)} rows ({few(found)})"
 
 
 def _named(value: float) -> str:
@@ -185,7 +185,3 @@ def _named(value: float) -> str:
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-def _some(names: list[str]) -> str:
-    return listing(names[:3]) + (", …" if len(names) > 3 else "")

@@ -14,17 +14,17 @@ PLAIN = re.compile(r"for group in optimizer\.param_groups: group\['lr'\] (?P<cha
 """How it is done without either."""
 
 
-def by_hand(code: str, given: Given) -> str:
+def rate_code(code: str, given: Given) -> str:
     """The same for the run that was given; other code stays as it is.
 
     >>> import torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1e-6)
     >>> given = Given(model=torch.nn.Linear(1, 1), batches=[1], optimizer=optimizer)
     >>> code = "for group in optimizer.param_groups: group['lr'] *= 10"
-    >>> by_hand(code, given) == code
+    >>> rate_code(code, given) == code
     True
     >>> scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-    >>> by_hand(code, given)
+    >>> rate_code(code, given)
     "for i, group in enumerate(optimizer.param_groups): group['lr'] *= 10; scheduler.base_lrs[i] *= 10"
     """
     found = PLAIN.fullmatch(code)

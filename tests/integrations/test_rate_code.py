@@ -14,8 +14,8 @@ from torch.optim import SGD, Optimizer, lr_scheduler
 import eureka
 from eureka.doctor.finding import Diagnosis, Finding
 from eureka.doctor.proposals import ATTENTION, PROPOSED, proposed
-from eureka.forks.by_hand import by_hand
 from eureka.forks.given import Given, hand_over
+from eureka.forks.rate_code import rate_code
 
 TIMES = "for group in optimizer.param_groups: group['lr'] *= 1000"
 SCHEDULERS: dict[str, Callable[[Optimizer], Any]] = {
@@ -43,7 +43,7 @@ def rates(name: str, paste: bool, seen: bool) -> list[float]:
     found: list[float] = []
     for step in range(30):
         if step == 10 and paste:
-            code = by_hand(TIMES, given(optimizer, scheduler if seen else None))
+            code = rate_code(TIMES, given(optimizer, scheduler if seen else None))
             exec(code, {"optimizer": optimizer, "scheduler": scheduler})
         optimizer.step()
         if scheduler is not None:
@@ -61,17 +61,17 @@ def test_the_rate_stays_a_thousand_times_as_high_whatever_the_scheduler_does(nam
 
 def test_a_cycle_is_made_anew_and_other_code_stays() -> None:
     optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1e-6)
-    assert by_hand("eureka.patch(model)", given(optimizer)) == "eureka.patch(model)"
+    assert rate_code("eureka.patch(model)", given(optimizer)) == "eureka.patch(model)"
     cycle = lr_scheduler.OneCycleLR(optimizer, 1e-6, total_steps=100)
     for seen in (cycle, None):
-        assert by_hand(TIMES, given(optimizer, seen)) == "optimizer, scheduler = …  # made anew, at 1000 times the rate"
+        assert rate_code(TIMES, given(optimizer, seen)) == "optimizer, scheduler = …  # made anew, at 1000 times the rate"
 
 
 def test_a_schedule_that_has_ended_is_not_stepped_on() -> None:
     optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1e-3)
     lr_scheduler.LambdaLR(optimizer, lambda step: 0.0)
     code = "for group in optimizer.param_groups: group['lr'] = 0.001"
-    assert by_hand(code, given(optimizer)) == f"{code}  # and no more scheduler.step()"
+    assert rate_code(code, given(optimizer)) == f"{code}  # and no more scheduler.step()"
 
 
 def hugging_face(folder: Path) -> Any:
@@ -123,7 +123,7 @@ def test_the_advice_for_a_trainer_reaches_its_next_training_before_and_after_ano
     assert found.findings[0].code == f"trainer.args.learning_rate *= {factor:g}  # before train()"
     exec(found.findings[0].code, {"trainer": trainer})
     assert trained_at(trainer) == pytest.approx([factor * rate for rate in plain])
-    exec(by_hand(TIMES.replace("1000", "0.1"), hand_over(trainer)), {"trainer": trainer})
+    exec(rate_code(TIMES.replace("1000", "0.1"), hand_over(trainer)), {"trainer": trainer})
     assert trained_at(trainer) == pytest.approx([0.1 * factor * rate for rate in plain])
 
 
@@ -134,7 +134,7 @@ def test_the_advice_for_a_trainer_reaches_an_optimiser_and_a_scheduler_of_the_us
         own = SGD(trainer.model.parameters(), lr=1e-6)
         trainer.optimizer = own
         trainer.lr_scheduler = lr_scheduler.LambdaLR(own, lambda step: 1.0) if scheduled else None
-        exec(by_hand(TIMES, hand_over(trainer)), {"trainer": trainer})
+        exec(rate_code(TIMES, hand_over(trainer)), {"trainer": trainer})
         wanted = [1e-3] * 10 if scheduled else [1e-4 * left for left in range(10, 0, -1)]  # the Trainer's own goes down to 0
         assert trained_at(trainer) == pytest.approx(wanted)
 
