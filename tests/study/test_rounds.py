@@ -156,3 +156,29 @@ def test_the_time_is_that_of_the_cells_own_runs_spread_over_the_workers(all_runs
     assert expected_seconds(missing, taking, 1) == pytest.approx(28 + 2 * START_SECONDS + WORKER_SECONDS)
     assert expected_seconds(missing, taking, 2) == pytest.approx(20 + START_SECONDS + WORKER_SECONDS)
     assert expected_seconds(missing, begun(taking, 0), 2) is None
+
+
+def test_a_decision_that_the_mean_wait_contradicts_later_is_not_clear(all_runs: Runs) -> None:
+    """Holm's correction lets the p-value of the first look through at the second, when another arm is decided."""
+    first = [400, 401, 402, 403, 404, 505]
+    cells: dict[tuple[str, float], Steps] = {
+        ("softmax", 1e-3): lambda seed: 500 + 10 * seed if seed < 6 else 450,
+        ("qk_norm", 1e-3): lambda seed: first[seed] if seed < 6 else None,
+        ("norm_softmax", 1e-3): lambda seed: first[seed] if seed < 6 else 100,
+    }
+    told = {one.arm.label: one for one in compare_at_looks(stand(all_runs(cells)))}
+    assert told["norm_softmax"].standing == "sooner"
+    assert told["qk_norm"].standing == "unclear"
+    assert told["qk_norm"].verdict.startswith("not clear, most runs say the opposite: 1.2× later")
+    assert told["qk_norm"].verdict.endswith("the last look was after 9 seeds")
+
+
+def test_arms_whose_order_and_mean_disagree_to_the_end_are_not_called_alike(all_runs: Runs) -> None:
+    gamble: Steps = lambda seed: 120 + seed if seed % 14 else None  # noqa: E731
+    runs = all_runs({("softmax", 1e-3): lambda seed: 170 + seed, ("qk_norm", 1e-3): gamble})
+    standing = stand(runs)
+    [found] = compare_at_looks(standing)
+    assert standing.to_json()["decisions"][0]["rule"] == "last look"  # not given up as too much alike
+    assert found.standing == "unclear"
+    assert found.p_corrected <= 0.05
+    assert "later" in found.verdict

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eureka.study.comparison import LEVEL
 from eureka.study.dealings import Bools, Floats
-from eureka.study.sequential import SEEDS, Contest, Decision, Look, contest_p_values, looks, take_look
+from eureka.study.sequential import SEEDS, Contest, Decision, Look, PairTests, compare_pairs, looks, take_look
 from eureka.study.survival import Times, log_rank, log_rank_scores, log_rank_sides
 
 HORIZON = 1200.0
@@ -65,8 +65,7 @@ def many_sides(a: Floats, a_seen: Bools, b: Floats, b_seen: Bools) -> tuple[Floa
     extra = 0 if exact else 1
     sooner = ((sums >= found - 1e-4).sum(axis=1) + extra) / (len(groups) + extra)
     later = ((sums <= found + 1e-4).sum(axis=1) + extra) / (len(groups) + extra)
-    wait, other = a.mean(axis=1), b.mean(axis=1)
-    return np.where(wait < other, sooner, 1.0), np.where(other < wait, later, 1.0)
+    return sooner, later
 
 
 @dataclass
@@ -100,12 +99,12 @@ def simulate(studies: int, baseline: Arm, arms: list[Arm], *, seed: int = 0, lik
             used[:, 0] = np.where(contesting[:, i, len(arm) :], look.seeds, used[:, 0])
         p = [all_pairs(drawn[1 + i], drawn[0], contesting[:, i], look.seeds) for i in range(len(arms))]
         for s in range(studies):
-            given = [p[i][s] if undecided[s, i] else None for i in range(len(arms))]
+            given = [PairTests(p[i].by_order[s], p[i].by_both[s]) if undecided[s, i] else None for i in range(len(arms))]
             contests[s] = take_look(contests[s], given, look, last=look is plan[-1])
     return Tally([[contest.decision for contest in study] for study in contests], used.sum(axis=(1, 2)))
 
 
-def all_pairs(arm: tuple[Floats, Bools], base: tuple[Floats, Bools], contesting: Bools, seeds: int) -> Floats:
+def all_pairs(arm: tuple[Floats, Bools], base: tuple[Floats, Bools], contesting: Bools, seeds: int) -> PairTests:
     steps, seen = (np.concatenate([mine, theirs], axis=1)[:, :, :seeds] for mine, theirs in zip(arm, base, strict=True))
     rates = steps.shape[1]
     p = np.full((len(steps), rates, rates), np.nan)
@@ -113,7 +112,9 @@ def all_pairs(arm: tuple[Floats, Bools], base: tuple[Floats, Bools], contesting:
         both = np.flatnonzero(contesting[:, i] & contesting[:, j])
         if len(both):
             p[both, i, j], p[both, j, i] = many_sides(steps[both, i], seen[both, i], steps[both, j], seen[both, j])
-    return p
+    waits = steps.mean(axis=2)
+    agrees = waits[:, :, None] < waits[:, None, :]
+    return PairTests(p, np.where(agrees | np.isnan(p), p, 1.0))
 
 
 def at_most(rate: float, studies: int) -> float:
@@ -128,8 +129,19 @@ def test_the_p_values_of_many_studies_at_once_are_those_of_the_test() -> None:
         sooner, later = many_sides(a[0][:, 0, :n], a[1][:, 0, :n], b[0][:, 0, :n], b[1][:, 0, :n])
         for s in range(20):
             mine, theirs = Times(a[0][s, 0, :n], a[1][s, 0, :n]), Times(b[0][s, 0, :n], b[1][s, 0, :n])
-            p = contest_p_values([mine, theirs])
+            p = compare_pairs([mine, theirs]).by_order
             assert (p[0, 1], p[1, 0]) == (pytest.approx(sooner[s], abs=tolerance), pytest.approx(later[s], abs=tolerance))
+
+
+def test_a_rate_beats_another_only_if_its_mean_wait_is_shorter_too() -> None:
+    most, sure = np.array([*range(100, 113), 1200.0]), np.arange(170.0, 184.0)
+    gamble, steady = Times(most, most < 1200), Times(sure, sure > 0)
+    found = compare_pairs([gamble, None, steady])
+    assert found.by_order[0, 2] == pytest.approx(log_rank_sides(gamble, steady)[0])
+    assert found.by_order[0, 2] < 0.01
+    assert (found.by_both[0, 2], found.by_both[2, 0]) == (1.0, found.by_order[2, 0])
+    assert np.isnan(found.by_both[1]).all()
+    assert np.isnan(found.by_both[:, 1]).all()
 
 
 def test_a_side_is_the_share_of_dealings_that_go_as_far_and_both_sides_make_the_two_sided_test() -> None:

@@ -29,7 +29,7 @@ from eureka.study.comparison import (
 )
 from eureka.study.dealings import Bools
 from eureka.study.over_rates import OverRates, over_rates
-from eureka.study.sequential import SEEDS, UNLIKELY, UNLIKELY_FROM, Contest, Look, contest_p_values, looks, take_look
+from eureka.study.sequential import SEEDS, UNLIKELY, UNLIKELY_FROM, Contest, Look, compare_pairs, looks, take_look
 from eureka.study.survival import Times
 
 
@@ -151,8 +151,8 @@ def _ordered(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def _look(rivals: Sequence[Rivals], look: Look, *, last: bool) -> list[Rivals]:
-    p_values = [contest_p_values(_times(one, len(rivals), look)) if one.contest.decision is None else None for one in rivals]
-    contests = take_look([one.contest for one in rivals], p_values, look, last=last)
+    found = [compare_pairs(_times(one, len(rivals), look)) if one.contest.decision is None else None for one in rivals]
+    contests = take_look([one.contest for one in rivals], found, look, last=last)
     return [replace(one, contest=contest) for one, contest in zip(rivals, contests, strict=True)]
 
 
@@ -172,7 +172,7 @@ def compare_at_looks(standing: Standing) -> list[Comparison]:
     """
     corrected = holm([one.contest.p_value for one in standing.rivals])
     return [
-        _comparison(one, p, standing.next_look)
+        _comparison(one, p, len(standing.rivals), standing.next_look)
         for one, p in zip(standing.rivals, corrected, strict=True)
         if one.arm.ended and one.base.ended
     ]
@@ -183,15 +183,17 @@ def over_rates_at_looks(standing: Standing) -> list[OverRates]:
     return over_rates(group_runs([run for run in standing.needed if run.config.seed < standing.plan[0].seeds]))
 
 
-def _comparison(one: Rivals, p_corrected: float, next_look: Look | None) -> Comparison:
+def _comparison(one: Rivals, p_corrected: float, contests: int, next_look: Look | None) -> Comparison:
     look, contested = one.contest.look, one.contest.contested
     if look is None or contested is None:
-        found = compare(one.condition, one.base, one.arm)
-    else:
-        base, arm = (arm.only(arm.cells, look.seeds) for arm in one.cells(contested))
-        found = compare(one.condition, one.base, one.arm, judged=(base, arm), confidence=1 - LEVEL * look.share)
-    found = replace(found, p_value=one.contest.p_value, p_corrected=p_corrected)
-    return _told(one.contest, found, next_look)
+        return _told(one.contest, compare(one.condition, one.base, one.arm), next_look)
+    base, arm = (arm.only(arm.cells, look.seeds) for arm in one.cells(contested))
+    found = compare(one.condition, one.base, one.arm, judged=(base, arm), confidence=1 - LEVEL * look.share)
+    told = _told(one.contest, replace(found, p_value=one.contest.p_value, p_corrected=p_corrected), next_look)
+    by_order = min(1.0, contests * found.p_value / look.share)
+    if told.standing == "alike" and by_order <= LEVEL and replace(found, arm=arm, baseline=base).contradicted:
+        return _unclear(replace(told, p_corrected=by_order), look.seeds)
+    return told
 
 
 def _told(contest: Contest, found: Comparison, next_look: Look | None) -> Comparison:
@@ -201,10 +203,18 @@ def _told(contest: Contest, found: Comparison, next_look: Look | None) -> Compar
         after = "" if next_look is None else f"; the next look is after {next_look.seeds} seeds"
         return replace(found, standing="open", verdict=f"{BEGINS['open']}: {so_far(found)}{after}")
     seeds = f"after {decision.seeds} seeds"
+    if decision.rule == "p" and direction(found) != decision.outcome:
+        return _unclear(found, decision.seeds)
     if decision.rule == "p":
         return replace(found, standing=direction(found), verdict=f"{in_figures(found, decided=True)}; decided {seeds}")
     why = "given up, as a verdict had become unlikely," if decision.rule == "unlikely" else "the last look was"
     return replace(found, standing="alike", verdict=f"{BEGINS['alike']}: {in_figures(found)}; {why} {seeds}")
+
+
+def _unclear(found: Comparison, seeds: int) -> Comparison:
+    """Where the order of the waits says one thing and their mean another."""
+    told = f"{BEGINS['unclear']}: {in_figures(found, decided=True)}; the last look was after {seeds} seeds"
+    return replace(found, standing="unclear", verdict=told)
 
 
 def _decision(one: Rivals, contests: int) -> dict[str, Any]:

@@ -1,5 +1,9 @@
 """A test that may be looked at while seeds are added, and still errs in at most 5 % of all studies without a difference.
 
+Without a difference means: the waits at the best rates of two arms have the same distribution, or one arm's are never the sooner
+ones. Where arms differ in shape alone (one leaps sooner in most runs and never in a few, with the same mean) a verdict tells of
+the order: its share of studies is not bounded.
+
 After each round of seeds there is a *look*. Every learning rate of an arm is held against every rate of the baseline, and against
 the other rates of its own arm, by the one-sided log-rank test. A rate is *beaten* when some other rate is sooner. An arm is
 sooner than the baseline when every rate of the baseline is beaten, and later when every rate of its own is: then the best rate
@@ -7,7 +11,7 @@ of the two arms together belongs to the other one. Only rates that are not beate
 
 Why it holds: each p-value is exact at its look. It is divided by the look's share of the level (the shares add up to 1), and
 multiplied by the number of rates that it could have lost to and by 2 for the two directions. To be wrong, some test must reject
-the best rate of all, which happens with a chance of at most Σ level · share / 2 in either direction. This is a union bound: it
+the best rate of all (whose waits no other rate's precede), which happens with a chance of at most Σ level · share / 2 in either direction. This is a union bound: it
 needs no independence of looks, rates or arms, and it does not matter which runs are left out, or when a contest ends. Holm's
 correction does the same over several arms. The tests simulate it, and what it costs: `tests/study/test_sequential.py`.
 
@@ -20,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -116,34 +120,41 @@ class Contest:
         return self.beaten > LEVEL / contests
 
 
-def take_look(contests: Sequence[Contest], p_values: Sequence[Floats | None], look: Look, *, last: bool) -> list[Contest]:
-    """The contests after a look: p[i, j] that rate i is sooner than rate j, NaN for pairs that were not compared.
+class PairTests(NamedTuple):
+    """The rates of a contest in pairs: [i, j] the p-value that rate i is sooner than rate j, NaN where it was not compared."""
 
-    A contest that was decided before stays as it is; its p-values are None.
-    """
-    run = [contest if p is None else _with(contest, p, look) for contest, p in zip(contests, p_values, strict=True)]
+    by_order: Floats
+    """of the log-rank test, which goes by the order of the waits"""
+    by_both: Floats
+    """the same, but 1 where the mean wait says otherwise, which a run that never leaps can turn round"""
+
+
+def take_look(contests: Sequence[Contest], found: Sequence[PairTests | None], look: Look, *, last: bool) -> list[Contest]:
+    """The contests after a look; for one that was decided before, which stays as it is, there are no pairs."""
+    run = [contest if pairs is None else _with(contest, pairs, look) for contest, pairs in zip(contests, found, strict=True)]
     corrected = holm([contest.p_value for contest in run])
     return [
-        contest if p is None else replace(contest, decision=_decision(contest, p, p_corrected, look, last))
-        for contest, p, p_corrected in zip(run, p_values, corrected, strict=True)
+        contest if pairs is None else replace(contest, decision=_decision(contest, pairs, p_corrected, look, last))
+        for contest, pairs, p_corrected in zip(run, found, corrected, strict=True)
     ]
 
 
-def _with(contest: Contest, p: Floats, look: Look) -> Contest:
-    return replace(contest, least=np.fmin(contest.least, p / look.share), look=look, contested=_contested(p))
+def _with(contest: Contest, pairs: PairTests, look: Look) -> Contest:
+    least = np.fmin(contest.least, pairs.by_both / look.share)
+    return replace(contest, least=least, look=look, contested=_contested(pairs.by_both))
 
 
 def _contested(p: Floats) -> Bools:
     return np.asarray(~np.isnan(p).all(axis=0))
 
 
-def _decision(contest: Contest, p: Floats, p_corrected: float, look: Look, last: bool) -> Decision | None:
+def _decision(contest: Contest, pairs: PairTests, p_corrected: float, look: Look, last: bool) -> Decision | None:
     if p_corrected <= LEVEL:
         later = contest.lost_by(contest.of_arm) < contest.lost_by(~contest.of_arm)
         return Decision("later" if later else "sooner", "p", look.seeds)
     if last:
         return Decision("none seen", "last look", look.seeds)
-    if look.seeds >= UNLIKELY_FROM and _difference_now(contest, p) > UNLIKELY:
+    if look.seeds >= UNLIKELY_FROM and _difference_now(contest, pairs.by_order) > UNLIKELY:
         return Decision("none seen", "unlikely", look.seeds)
     return None
 
@@ -155,16 +166,14 @@ def _difference_now(contest: Contest, p: Floats) -> float:
     return min(1.0, 2 * float(min(sides)))
 
 
-def contest_p_values(times: Sequence[Times | None]) -> Floats:
-    """For the rates that contest, [i, j] the p-value that rate i is sooner than rate j; NaN for the others, whose times are None.
-
-    It is 1 where the mean wait says otherwise, so that no verdict contradicts the ratio beside it.
-    """
-    p = np.full((len(times), len(times)), np.nan)
+def compare_pairs(times: Sequence[Times | None]) -> PairTests:
+    """The rates that contest, each with each; the times of the others are None."""
+    by_order, by_both = (np.full((len(times), len(times)), np.nan) for _ in PairTests._fields)
     for i, mine in enumerate(times):
         for j, theirs in enumerate(times[:i]):
             if mine is not None and theirs is not None:
                 sooner, later = log_rank_sides(mine, theirs)
                 wait, other = mine.steps.mean(), theirs.steps.mean()
-                p[i, j], p[j, i] = sooner if wait < other else 1.0, later if other < wait else 1.0
-    return p
+                by_order[i, j], by_order[j, i] = sooner, later
+                by_both[i, j], by_both[j, i] = sooner if wait < other else 1.0, later if other < wait else 1.0
+    return PairTests(by_order, by_both)
