@@ -36,6 +36,8 @@ class Given:
     """what a trainer forgets of a remedy that is applied, in a sentence"""
     rate_by_hand: str = ""
     """a line of code that changes the rate of a trainer, with {change} in the place of "*= 10"; empty without a trainer"""
+    decay_by_hand: str = ""
+    """the same for the weight decay, with {value} in the place of a number"""
 
     @property
     def trained_by(self) -> Optimizer | None:

@@ -48,6 +48,7 @@ def from_trainer(trainer: Any, batches: Any, log: Any) -> Given:
         own_optimizer=own,
         adopt=partial(_adopt, trainer, own),
         rate_by_hand=_rate_by_hand(trainer),
+        decay_by_hand=_decay_by_hand(trainer),
     )
 
 
@@ -62,6 +63,14 @@ def _rate_by_hand(trainer: Any) -> str:
         own = "group['lr'] {change}; group['initial_lr'] {change}"
         return f"for i, group in enumerate({groups}): {own}; trainer.lr_scheduler.base_lrs[i] {{change}}"
     return f"for group in {groups}: group['lr'] {{change}}  # before train()"
+
+
+def _decay_by_hand(trainer: Any) -> str:
+    """How the weight decay is lowered; a trainer gives none to biases and norms, and they keep that."""
+    if trainer.optimizer is None and "create_optimizer" not in _overridden(trainer):
+        return "trainer.args.weight_decay = {value}  # before train()"
+    groups = "trainer.optimizer.param_groups" if trainer.optimizer is not None else "trainer.create_optimizer().param_groups"
+    return f"for group in {groups}: group['weight_decay'] = min(group['weight_decay'], {{value}})"
 
 
 def _adopt(trainer: Any, optimizer: Optimizer) -> Callable[[], None]:

@@ -21,7 +21,7 @@ from eureka.forks.given import Given, hand_over
 from eureka.forks.inputs import seen_inputs
 from eureka.forks.kept import kept_loop, schedulers_of
 from eureka.forks.parking import Parked, Parking, empty, size_of
-from eureka.forks.rate_code import rate_code
+from eureka.forks.settings_code import settings_code
 from eureka.forks.state import KeptState
 from eureka.forks.untouched import Untouched
 from eureka.formats import listing, plural
@@ -199,7 +199,7 @@ class _Running:
             _prize=self._prize(won),
             _adopt=self.given.adopt,
             _own_rates=self.user.optimizer is not self.case.optimizer,
-            _line=partial(rate_code, given=self.given),
+            _line=partial(settings_code, given=self.given),
         )
 
     def _verdicts(self) -> tuple[Verdict, ...]:

@@ -47,7 +47,8 @@ def check(exam: Exam) -> Iterator[Finding]:
             f"Weight decay of {number(decay)} {share}; the weights are {number(_shrunk(exam))} of the size of fresh ones.{tried}",
         ),
         advice="lower the weight decay; 0.01 to 0.1 is usual with AdamW.",
-        code=f"for group in optimizer.param_groups: group['weight_decay'] = {min(0.01, 0.1 * decay):g}",
+        code="for group in optimizer.param_groups: group['weight_decay'] ="
+        f" min(group['weight_decay'], {min(0.01, 0.1 * decay):g})",
         numbers={"weight_decay": decay, "taken": taken},
     )
 

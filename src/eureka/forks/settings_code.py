@@ -1,4 +1,4 @@
-"""A line of code that changes the learning rate where it is decided: trainers and schedulers overwrite what the optimiser has."""
+"""A line of code that changes a rate or a decay where it is decided: trainers and schedulers overwrite what the optimiser has."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from eureka.forks.kept import schedulers_of
 
 PLAIN = re.compile(r"for group in optimizer\.param_groups: group\['lr'\] (?P<change>(?P<sign>\*?=) (?P<value>\S+))")
 """How it is done without either."""
+DECAY = re.compile(r"for group in optimizer\.param_groups: group\['weight_decay'\] = (?:min\(.*, )?(?P<value>[\d.e-]+)\)?")
 
 
-def rate_code(code: str, given: Given) -> str:
+def settings_code(code: str, given: Given) -> str:
     """The same for the run that was given; other code stays as it is.
 
     >>> import torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1e-6)
     >>> given = Given(model=torch.nn.Linear(1, 1), batches=[1], optimizer=optimizer)
     >>> code = "for group in optimizer.param_groups: group['lr'] *= 10"
-    >>> rate_code(code, given) == code
+    >>> settings_code(code, given) == code
     True
     >>> scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-    >>> rate_code(code, given)
+    >>> settings_code(code, given)
     "for i, group in enumerate(optimizer.param_groups): group['lr'] *= 10; scheduler.base_lrs[i] *= 10"
     """
-    found = PLAIN.fullmatch(code)
+    decay, found = DECAY.fullmatch(code), PLAIN.fullmatch(code)
+    if decay is not None and given.decay_by_hand:
+        return given.decay_by_hand.format(value=decay["value"])
     if found is None:
         return code
     if given.rate_by_hand:

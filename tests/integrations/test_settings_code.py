@@ -1,4 +1,4 @@
-"""The line of code that a diagnosis gives changes the rate that the run is trained at from then on."""
+"""The line of code that a diagnosis gives changes the rate or the decay that the run is trained with from then on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import eureka
 from eureka.doctor.finding import Diagnosis, Finding
 from eureka.doctor.proposals import ATTENTION, PROPOSED, proposed
 from eureka.forks.given import Given, hand_over
-from eureka.forks.rate_code import rate_code
+from eureka.forks.settings_code import settings_code
 
+DECAY = "for group in optimizer.param_groups: group['weight_decay'] = min(group['weight_decay'], 0.01)"
 TIMES = "for group in optimizer.param_groups: group['lr'] *= 1000"
 SCHEDULERS: dict[str, Callable[[Optimizer], Any]] = {
     "lambda": lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
@@ -43,7 +44,7 @@ def rates(name: str, paste: bool, seen: bool) -> list[float]:
     found: list[float] = []
     for step in range(30):
         if step == 10 and paste:
-            code = rate_code(TIMES, given(optimizer, scheduler if seen else None))
+            code = settings_code(TIMES, given(optimizer, scheduler if seen else None))
             exec(code, {"optimizer": optimizer, "scheduler": scheduler})
         optimizer.step()
         if scheduler is not None:
@@ -61,20 +62,20 @@ def test_the_rate_stays_a_thousand_times_as_high_whatever_the_scheduler_does(nam
 
 def test_a_cycle_is_made_anew_and_other_code_stays() -> None:
     optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1e-6)
-    assert rate_code("eureka.patch(model)", given(optimizer)) == "eureka.patch(model)"
+    assert settings_code("eureka.patch(model)", given(optimizer)) == "eureka.patch(model)"
     cycle = lr_scheduler.OneCycleLR(optimizer, 1e-6, total_steps=100)
     for seen in (cycle, None):
-        assert rate_code(TIMES, given(optimizer, seen)) == "optimizer, scheduler = …  # made anew, at 1000 times the rate"
+        assert settings_code(TIMES, given(optimizer, seen)) == "optimizer, scheduler = …  # made anew, at 1000 times the rate"
 
 
 def test_a_schedule_that_has_ended_is_not_stepped_on() -> None:
     optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1e-3)
     lr_scheduler.LambdaLR(optimizer, lambda step: 0.0)
     code = "for group in optimizer.param_groups: group['lr'] = 0.001"
-    assert rate_code(code, given(optimizer)) == f"{code}  # and no more scheduler.step()"
+    assert settings_code(code, given(optimizer)) == f"{code}  # and no more scheduler.step()"
 
 
-def hugging_face(folder: Path) -> Any:
+def hugging_face(folder: Path, **settings: Any) -> Any:
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
     torch.manual_seed(0)
@@ -83,34 +84,31 @@ def hugging_face(folder: Path) -> Any:
     rows = torch.randint(0, 16, (64, 8))
     for place in range(1, 8):
         rows[:, place] = (5 * rows[:, place - 1] + 3) % 16
-    arguments = transformers.TrainingArguments(
-        str(folder),
-        max_steps=10,
-        learning_rate=1e-6,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-    )
+    usual = {"max_steps": 10, "learning_rate": 1e-6, "logging_steps": 1, "save_strategy": "no", "report_to": []}
+    arguments = transformers.TrainingArguments(str(folder), **usual | {"use_cpu": True, "disable_tqdm": True} | settings)
     data = [{"input_ids": row, "labels": row} for row in rows]
     return transformers.Trainer(model, arguments, train_dataset=data)
 
 
-def trained_at(trainer: Any) -> list[float]:
-    """The rates of the steps of the next `train()`."""
+def trained_with(trainer: Any, setting: str) -> list[list[float]]:
+    """A setting of each group, at the steps of the next `train()`."""
     from transformers import TrainerCallback
 
-    found: list[float] = []
+    found: list[list[float]] = []
 
-    class Rates(TrainerCallback):
+    class Watch(TrainerCallback):
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-            found.append(float(rest["optimizer"].param_groups[0]["lr"]))
+            found.append([float(group[setting]) for group in rest["optimizer"].param_groups])
 
-    trainer.add_callback(Rates())
+    trainer.add_callback(Watch())
     trainer.train()
-    trainer.remove_callback(Rates)
+    trainer.remove_callback(Watch)
     return found
+
+
+def trained_at(trainer: Any) -> list[float]:
+    """The rates of the steps of the next `train()`."""
+    return [rates[0] for rates in trained_with(trainer, "lr")]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -123,7 +121,7 @@ def test_the_advice_for_a_trainer_reaches_its_next_training_before_and_after_ano
     assert found.findings[0].code == f"trainer.args.learning_rate *= {factor:g}  # before train()"
     exec(found.findings[0].code, {"trainer": trainer})
     assert trained_at(trainer) == pytest.approx([factor * rate for rate in plain])
-    exec(rate_code(TIMES.replace("1000", "0.1"), hand_over(trainer)), {"trainer": trainer})
+    exec(settings_code(TIMES.replace("1000", "0.1"), hand_over(trainer)), {"trainer": trainer})
     assert trained_at(trainer) == pytest.approx([0.1 * factor * rate for rate in plain])
 
 
@@ -134,9 +132,32 @@ def test_the_advice_for_a_trainer_reaches_an_optimiser_and_a_scheduler_of_the_us
         own = SGD(trainer.model.parameters(), lr=1e-6)
         trainer.optimizer = own
         trainer.lr_scheduler = lr_scheduler.LambdaLR(own, lambda step: 1.0) if scheduled else None
-        exec(rate_code(TIMES, hand_over(trainer)), {"trainer": trainer})
+        exec(settings_code(TIMES, hand_over(trainer)), {"trainer": trainer})
         wanted = [1e-3] * 10 if scheduled else [1e-4 * left for left in range(10, 0, -1)]  # the Trainer's own goes down to 0
         assert trained_at(trainer) == pytest.approx(wanted)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_the_advice_to_decay_less_reaches_the_next_training_and_leaves_biases_without_decay(tmp_path: Path) -> None:
+    trainer = hugging_face(tmp_path, learning_rate=1e-3, weight_decay=100.0)
+    (found,) = [one for one in eureka.diagnose(trainer).findings if one.cause == "weight_decay_too_large"]
+    assert found.code == "trainer.args.weight_decay = 0.01  # before train()"
+    exec(found.code, {"trainer": trainer})
+    assert trained_with(trainer, "weight_decay") == [[0.01, 0.0]] * 10
+    exec(settings_code(DECAY.replace("0.01", "0.001"), hand_over(trainer)), {"trainer": trainer})
+    assert trained_with(trainer, "weight_decay") == [[0.001, 0.0]] * 10
+    exec(
+        settings_code("for group in optimizer.param_groups: group['weight_decay'] = 0.0", hand_over(trainer)),
+        {"trainer": trainer},
+    )
+    assert trained_with(trainer, "weight_decay") == [[0.0, 0.0]] * 10
+
+
+def test_the_advice_to_decay_less_lowers_every_group_and_raises_none() -> None:
+    groups = [{"params": [torch.zeros(1)], "weight_decay": decay} for decay in (5.0, 0.0, 0.001)]
+    optimizer = SGD(groups, lr=0.1)
+    exec(settings_code(DECAY, given(optimizer)), {"optimizer": optimizer})
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.0, 0.001]
 
 
 def test_a_diagnosis_of_a_model_without_attention_proposes_no_remedy_for_it() -> None:
