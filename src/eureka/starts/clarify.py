@@ -80,6 +80,7 @@ def clarify(
                 twice = additions(model, inputs, sites)
             if (why := _why_bent(one, [twice[place.number] for place in one.places], parameters)) is not None:
                 reasons[index] = why
+    kept.put_back([parameters[name] for index in reasons for name in every[index].names])  # those that were zero are drawn
 
     def measure() -> Mapping[int, list[float]]:
         found = additions(model, inputs, sites)

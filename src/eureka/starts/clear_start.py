@@ -178,7 +178,8 @@ def _positions(
         notes.append(why_none(model, found))
         return []
     done = clarify(model, inputs, sites, every, asked, kept)
-    notes += positions_notes(found, drawn, seed) if done.ratios else []
+    scaled = frozenset[str]().union(*(every[index].names for index in done.ratios))
+    notes += positions_notes(found, drawn & scaled, seed) if done.ratios else []
     notes += [f"the positions {listing(every[index].names)} are as they were: {why}." for index, why in done.reasons.items()]
     rows = [(every[index], bool(drawn.intersection(every[index].names)), ratio) for index, ratio in done.ratios.items()]
     return [PositionRow(one.names, 0.0 if is_drawn else one.ratio(), ratio, is_drawn) for one, is_drawn, ratio in rows]
