@@ -183,13 +183,20 @@ def test_labels_of_which_one_is_rare_are_related_if_they_follow_from_the_inputs(
     assert causes(labels.check, model, list(zip(x, shuffled, strict=True)), once_a_row) == ["labels_unrelated"]
 
 
-def test_parity_may_be_too_hard_for_the_forest_and_it_says_so() -> None:
+def test_parity_is_too_hard_for_the_forest_and_yet_not_unrelated() -> None:
     x = torch.randint(2, (24, 48, 30)).float()
     parity = (x[..., [3, 11, 20]].sum(-1) % 2).long()
     model = nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 2))
-    (one,) = found(labels.check, model, list(zip(x, parity, strict=True)), once_a_row)
+    assert causes(labels.check, model, list(zip(x, parity, strict=True)), once_a_row) == []
+
+
+def test_a_product_of_signs_is_too_hard_for_the_forest_and_it_says_so() -> None:
+    x = torch.randn(24, 48, 30)
+    odd = (x[..., [3, 11, 20]] > 0).sum(-1) % 2
+    model = nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 2))
+    (one,) = found(labels.check, model, list(zip(x, odd, strict=True)), once_a_row)
     assert one.sure <= 0.6
-    assert "parity" in one.evidence[-1]
+    assert "may not find" in one.evidence[-1]
 
 
 # 4: attention_axis
@@ -369,6 +376,31 @@ def test_a_batch_that_is_a_dataclass_is_seen_to_repeat() -> None:
     assert one.cause == "data_repeated"
     assert one.sure == 0.9
     assert one.numbers["rows"] == 24 * 16
+
+
+class Flat(nn.Module):
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(12, 8), nn.Linear(8 * length, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits: Tensor = self.head(0.1 * self.embedding(tokens).flatten(1))
+        return logits
+
+
+def test_rows_repeat_without_fault_where_no_more_different_ones_are_possible() -> None:
+    pairs = torch.randint(12, (24, 64, 2))
+    assert causes(data.check, Flat(2), [(row, row[:, 0] % 3) for row in pairs], once_a_row) == []
+
+
+@pytest.mark.parametrize(("rows", "evenly"), [(200, True), (200, False), (12, True)])
+def test_rows_that_repeat_may_be_all_the_data_if_there_are_many_and_none_is_preferred(rows: int, evenly: bool) -> None:
+    likely = torch.ones(rows) if evenly else 0.9 ** torch.arange(rows)
+    known = torch.randint(12, (rows, 8))[torch.multinomial(likely, 24 * 64, replacement=True)].view(24, 64, 8)
+    (one,) = found(data.check, Flat(8), [(row, row[:, 0] % 3) for row in known], once_a_row)
+    assert one.cause == "data_repeated"
+    assert one.sure == (0.5 if evenly and rows > 64 else 0.9)
+    assert ("no more data" in one.advice) == (one.sure == 0.5)
 
 
 def test_one_large_batch_again_and_again_may_be_all_the_data() -> None:

@@ -42,7 +42,7 @@ from eureka.errors import EurekaError, RequestError, own_line
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case, seeded
 from eureka.forks.given import Given, hand_over
 from eureka.forks.kept import kept_loop
-from eureka.forks.rate_code import rate_code
+from eureka.forks.settings_code import settings_code
 from eureka.forks.untouched import Untouched
 from eureka.formats import number, percent, plural
 from eureka.uncompiled import uncompiled
@@ -134,7 +134,7 @@ def _diagnose(given: Given, budget: float | None, on_check: Callable[[str], None
         findings, records = _check_all(exam, budget, on_check)
         ranked = sorted(findings, key=lambda one: -one.weight) or [_nothing_found(exam, records)]
         attention = has_attention(exam)
-    ranked = [replace(one, code=rate_code(one.code, given)) for one in ranked]
+    ranked = [replace(one, code=settings_code(one.code, given)) for one in ranked]
     steps = exam.base.seconds / max(len(exam.base.losses), 1)
     notes = (*given.notes, *case.assumed, *_uncounted(exam, ranked[0]))
     return Diagnosis(findings=tuple(ranked), checks=tuple(records), notes=notes, step_seconds=steps, attention=attention)
@@ -232,6 +232,8 @@ def _nothing_found(exam: Exam, records: list[CheckRecord]) -> Finding:
     told = [f"{_level(exam)}; {len(exam.base.losses)} more steps lower it by {percent(gained.share, 2)}."]
     if exam.plain_chance is not None and exam.chance is None:
         told.append(f"Its level is not judged: the loss is not the {exam.plain_name} alone, nor a multiple of it.")
+    if kind == "waiting" and (modulus := _modulus(exam, records)) is not None:
+        told.append(f"The labels are a sum of inputs modulo {modulus}: no single input tells them, and a long plateau is usual.")
     if left:
         told.append(f"{plural(left, 'check')} of {len(records)} could not be made, and would have seen other faults.")
     return Finding(
@@ -243,6 +245,16 @@ def _nothing_found(exam: Exam, records: list[CheckRecord]) -> Finding:
         kind=kind,
         numbers={"gain": gained.share},
     )
+
+
+def _modulus(exam: Exam, records: list[CheckRecord]) -> int | None:
+    """Of labels that are a modular sum; not asked where the labels could not be checked."""
+    if any(record.skipped for record in records if record.name == "labels"):
+        return None
+    try:
+        return exam.once(labels.modulus)
+    except Exception:  # a sentence less is no harm
+        return None
 
 
 def _level(exam: Exam) -> str:

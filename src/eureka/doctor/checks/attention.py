@@ -11,7 +11,7 @@ from eureka.doctor.exam import LONG, SHORT, Exam
 from eureka.doctor.finding import Finding
 from eureka.errors import RequestError
 from eureka.forks.case import Fork, seeded
-from eureka.formats import number, percent
+from eureka.formats import fixed, number, percent
 
 ONE_HOT, UNIFORM = 0.9, 0.95
 FEW = 0.5
@@ -65,26 +65,39 @@ def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:
     wait = _wait(exam, state)
     if wait < PATIENCE or (not math.isfinite(wait) and max(state.sharpness) > DULL):
         return  # rows that do not sharpen may have no need to
-    pace = f"it takes {number(wait)} more steps until a layer chooses" if math.isfinite(wait) else "no layer sharpens"
+    pace = (
+        f"it takes about {fixed(float(f'{wait:.2g}'), 0)} more steps until a layer chooses"
+        if math.isfinite(wait)
+        else "no layer sharpens"
+    )
     told = [
         f"The rows of attention are within {percent(max(state.sharpness), 1)} of uniform; at the pace of the next {LONG} steps"
         f" {pace}."
     ]
     sharper = _with_sharper_rows(exam) if state.ratio else None
+    helps = sharper is None or _flattest(state, sharper) > min(state.ratio)
     if sharper is not None:
         told.append(
-            f"W_Q and W_K get {number(min(state.ratio))} of the gradient of W_V; with NormSoftmax they get"
-            f" {number(min(sharper.ratio))}."
+            f"W_Q and W_K get {number(min(state.ratio))} of the gradient of W_V, and"
+            f" {number(_flattest(state, sharper))} with NormSoftmax{'' if helps else ': no more at once'}."
         )
     yield Finding(
         cause="attention_flat",
-        sure=0.7,
+        sure=0.7 if helps else 0.5,
         explains=0.8,
         evidence=tuple(told),
-        advice="sharpen the rows; `eureka race` shows on your own run whether it shortens the wait.",
-        code='eureka.patch(model, "norm_softmax")',
+        advice=("sharpen the rows" if helps else "sharper rows alone may not help")
+        + "; `eureka race` shows on your own run what shortens the wait.",
+        code='eureka.patch(model, "norm_softmax")' if helps else "",
         numbers={"entropy": min(state.entropy), "wait": wait},
     )
+
+
+def _flattest(state: AttentionState, sharper: AttentionState) -> float:
+    """What the layer whose W_Q and W_K get the least has with sharper rows."""
+    if len(sharper.ratio) != len(state.ratio):
+        return min(sharper.ratio)
+    return sharper.ratio[state.ratio.index(min(state.ratio))]
 
 
 def _wait(exam: Exam, state: AttentionState) -> float:

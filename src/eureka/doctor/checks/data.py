@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
@@ -26,6 +28,8 @@ OFTEN = 0.5
 """A share of repeated rows above which it is worth a word: short rows of few tokens repeat by chance."""
 FEW = 64
 """Rows that can be learned by heart."""
+EVEN = 2.0
+"""Rows that are drawn from a small set, each as likely as the others, occur with a variance of at most their mean number."""
 
 
 def check(exam: Exam) -> Iterator[Finding]:
@@ -114,21 +118,31 @@ def _repeated(exam: Exam) -> Iterator[Finding]:
         return
     again = 1 - len(counts) / total
     alone = len(batches) > 1 and len({tuple(_rows(batch)) for batch in batches}) == 1
-    if again < OFTEN:
+    evenly = len(counts) > FEW and (alone or np.var(list(counts.values())) <= EVEN * total / len(counts))
+    if again < OFTEN or (not alone and total >= _possible(exam)):
         return
     what = "every batch is the same batch" if alone else f"{percent(again, 0)} of the rows have occurred before"
-    whole = alone and len(counts) > FEW
     advice = "look at the sampler, the collation and the source for duplicates; shuffle."
-    if alone:
-        advice = "if the batch is all the data (full-batch training), nothing is wrong: look at held-out data. Else " + advice
+    if alone or evenly:
+        data = "the batch is all the data (full-batch training)" if alone else "there is no more data than that"
+        advice = f"if {data}, nothing is wrong: look at held-out data. Else {advice}"
     yield Finding(
         cause="data_repeated",
-        sure=0.5 if whole else 0.9 if alone or again > OFTEN else 0.75,
+        sure=0.5 if evenly else 0.9 if alone or again > OFTEN else 0.75,
         explains=0.85 if alone else min(0.85, 0.35 + again / 2),
         evidence=(f"In {plural(len(batches), 'batch', 'batches')} {what}: {len(counts):,} different rows of {total:,}.",),
         advice=advice,
         numbers={"repeated": again, "rows": float(total)},
     )
+
+
+def _possible(exam: Exam) -> float:
+    """How many different rows of whole numbers there can be, such as all pairs of two small numbers; of others without end."""
+    given = model_inputs(exam)
+    main = given[0].detach().cpu().double().flatten(1) if given else None
+    if main is None or not torch.equal(main, main.round()):
+        return math.inf
+    return math.prod(float(len(column.unique())) for column in main.T)
 
 
 def _by_heart(exam: Exam, rows: int) -> Finding:

@@ -12,6 +12,7 @@ from torch import Tensor
 from eureka.doctor.checks.targets import REGRESSIONS
 from eureka.doctor.exam import STEPS, Exam
 from eureka.doctor.finding import Finding
+from eureka.doctor.modular import modulus_of
 from eureka.doctor.sight import sees_later, sequence_of
 from eureka.doctor.view import View
 from eureka.formats import percent
@@ -46,16 +47,22 @@ def check(exam: Exam) -> Iterator[Finding]:
     after = LAGS if sees_later(exam) else 0
     by_token = labels_of(views[0]) is not None
     found = _in_sequences(views, after) if by_token else _in_samples(views) or _in_values(views, after)
-    if found is None:
+    if found is None or exam.once(modulus) is not None:
         return
     told = (found, f"The loss is {exam.level:.4g}, and chance is {chance:.4g}.")
     yield Finding(
         cause="labels_unrelated",
         sure=0.85 if by_token else BY_FOREST,
         explains=0.95,
-        evidence=told if by_token else (*told, "A forest does not find what no single input tells, as parity."),
+        evidence=told if by_token else (*told, "A forest may not find what no single input tells."),
         advice="look at how inputs and labels are joined: an index that is off, a shuffle of one and not of the other.",
     )
+
+
+def modulus(exam: Exam) -> int | None:
+    """Where the labels are a sum of inputs modulo a prime, that prime."""
+    found = _samples([exam.peek(batch=batch) for batch in exam.case.batches], counted=False)
+    return None if found is None or len(found[1]) < LEAST else modulus_of(*found)
 
 
 def _finding_one(exam: Exam, chance: float) -> bool:
@@ -183,7 +190,7 @@ def _in_samples(views: list[View]) -> str | None:
     )
 
 
-def _samples(views: list[View]) -> tuple[Floats, Ints] | None:
+def _samples(views: list[View], *, counted: bool = True) -> tuple[Floats, Ints] | None:
     """One row a sample: what the model was given, and the label; None where a sample has no one label."""
     features, labels = [], []
     for view in views:
@@ -192,17 +199,17 @@ def _samples(views: list[View]) -> tuple[Floats, Ints] | None:
         given = sequence if sequence is not None else _first(view)
         if call is None or given is None or call.target.dim() != 1 or len(call.target) != len(given):
             return None
-        features.append(_features(given.detach()))
+        features.append(_features(given.detach(), counted=counted))
         labels.append(call.target.detach().cpu().numpy())
     if len({one.shape[1] for one in features}) != 1:
         return None
     return np.concatenate(features)[:MOST], np.concatenate(labels)[:MOST]
 
 
-def _features(given: Tensor) -> Floats:
-    """The values themselves, and for tokens how often each occurs."""
+def _features(given: Tensor, *, counted: bool = True) -> Floats:
+    """The values themselves, and for tokens how often each occurs, unless they are not to be counted."""
     flat = given.float().flatten(1).cpu().numpy().astype(np.float64)
-    if given.is_floating_point() or int(given.max()) > 4096:
+    if not counted or given.is_floating_point() or int(given.max()) > 4096:
         return flat
     size = 4097
     counts = np.stack([np.bincount(row, minlength=size)[:size] for row in given.cpu().numpy()]).astype(np.float64)
