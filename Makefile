@@ -3,6 +3,7 @@
 # make data    the data that tests need      make browser a browser for the tests of the report
 # make fuzz    damaged logs and run folders, hostile requests and answers
 # make dist    wheel and source archive      make docs    the site, in build/site
+# make results everything that follows from the tables of runs under results/
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -13,7 +14,7 @@ BIOME := npx --yes --fetch-retries=0 @biomejs/biome@2.6.6
 SCRIPTS := src/eureka/report/assets
 DATA ?= mnist fashion_mnist cifar10 sotu moby_dick bible
 
-.PHONY: setup demo test lint lint-js bench fuzz browser data dist docs clean
+.PHONY: setup demo test lint lint-js bench fuzz browser data results dist docs clean
 
 setup: $(STAMP)
 
@@ -61,6 +62,13 @@ fuzz: setup
 # Real data, 190 MB, kept in the user's cache. Without a network the tests that need it are skipped and say so.
 data: setup
 	@$(BIN)/eureka data fetch $(DATA) || echo "the tests that need this data will be skipped"
+
+# After runs were added to a table: summaries, tables in pages, the picture, the page of claims and the known waits.
+results: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tables --write
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.windows
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.claims --page docs/evidence.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.waits --write >/dev/null
 
 # the browser in which the report is tested; without it those tests say that they were skipped
 browser:
