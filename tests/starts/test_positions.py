@@ -381,6 +381,29 @@ def test_zero_positions_beside_others_are_drawn_too() -> None:
     check_against_twins(CASES["bart"], model, inputs, 1.0, 1.0)
 
 
+class Normed(HomeMade):
+    """Positions behind a norm, which no factor gets through."""
+
+    def __init__(self, *, zero: bool) -> None:
+        super().__init__(zero=zero)
+        self.norm = nn.LayerNorm(16, elementwise_affine=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.blocks[0](self.words(ids) + self.norm(self.places.weight[: ids.shape[1]]))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("zero", [True, False])
+def test_positions_that_cannot_be_rescaled_stay_as_they_were_even_if_zero(zero: bool) -> None:
+    torch.manual_seed(0)
+    model = Normed(zero=zero)
+    before = state(model)
+    start = eureka.clear_start(model, ids())
+    assert start.positions == ()
+    assert changed(model, before) == {"blocks.0.qkv.weight", "blocks.0.qkv.bias"}
+    assert "places.weight" in start.notes[0]
+    assert not any("they are drawn" in note for note in start.notes)
+
+
 class Gated(HomeMade):
     """Positions behind a gate that starts closed."""
 

@@ -11,9 +11,10 @@ of the two arms together belongs to the other one. Only rates that are not beate
 
 Why it holds: each p-value is exact at its look. It is divided by the look's share of the level (the shares add up to 1), and
 multiplied by the number of rates that it could have lost to and by 2 for the two directions. To be wrong, some test must reject
-the best rate of all (whose waits no other rate's precede), which happens with a chance of at most Σ level · share / 2 in either direction. This is a union bound: it
-needs no independence of looks, rates or arms, and it does not matter which runs are left out, or when a contest ends. Holm's
-correction does the same over several arms. The tests simulate it, and what it costs: `tests/study/test_sequential.py`.
+the best rate of all (whose waits no other rate's precede), which happens with a chance of at most Σ level · share / 2 in either
+direction. This is a union bound: it needs no independence of looks, rates or arms, and it does not matter which runs are left
+out, or when a contest ends. Holm's correction does the same over several arms. The tests simulate it, and what it costs:
+`tests/study/test_sequential.py`.
 
 The seeds of arm and baseline are not paired. A seed gives both the same data and, where they share them, the same weights to
 begin with, so their waits go together a little if at all (in ``results/tiles`` the rank correlation is 0.1), which makes the test
