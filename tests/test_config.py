@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from torch import nn
 
 from eureka import registry
 from eureka.config import RunConfig, run_config
@@ -92,3 +93,23 @@ def test_a_stored_config_that_lacks_a_part_or_has_another_one_is_refused(tiny: R
         RunConfig.from_json({**stored, "atention": {}})
     with pytest.raises(RequestError, match=r"^the config does not say its task, training\.$"):
         RunConfig.from_json({"model": stored["model"], "attention": stored["attention"]})
+
+
+class Convolutional(nn.Module):
+    def __init__(self, input_shape: tuple[int, ...], classes: int, *, width: int = 4) -> None:
+        super().__init__()
+
+
+@pytest.mark.parametrize("model", ["resnet9", f"{__name__}:Convolutional"])
+def test_a_fix_in_a_model_without_attention_is_refused_because_it_would_change_nothing(model: str) -> None:
+    plain = recipe("digits").but({"model.name": model})
+    assert plain.attention.name == "softmax"
+    with pytest.raises(
+        RequestError, match=r"has no attention that a fix could change .*norm_softmax would do nothing: give --fix softmax"
+    ):
+        plain.but({"attention.name": "norm_softmax"})
+
+
+@pytest.mark.parametrize("model", ["encoder", "vit", "decoder", "hf_gpt2", "hf_roberta"])
+def test_every_transformer_takes_a_fix(model: str) -> None:
+    assert recipe("digits").but({"model.name": model, "attention.name": "norm_softmax"}).attention.name == "norm_softmax"

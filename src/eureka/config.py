@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from eureka.attention.operator import Operator
     from eureka.tasks.task import Task
 
+PLAIN = "softmax"
+"""The fix of a config that asks for none."""
 PARTS: dict[str, Registry[Any]] = {"task": TASKS, "model": MODELS, "attention": FIXES}
 """The parts of a config that are chosen by name."""
 
@@ -127,7 +129,19 @@ def run_config(
         raise problems[0]
     if problems:
         raise RequestError(" ".join(map(str, problems)))
+    _check_fix_is_used(parts["model"], parts["attention"])
     return RunConfig(**parts)
+
+
+def _check_fix_is_used(model: Part[nn.Module], attention: Part[Operator]) -> None:
+    """A convolutional network with two fixes is the same run twice, and a table would call it a comparison."""
+    if attention.chosen() == {"name": PLAIN} or model.takes("make_attention"):
+        return
+    if not getattr(model.entry.load(), "patched_from_outside", False):
+        raise RequestError(
+            f"{model.name} has no attention that a fix could change (its class takes no make_attention), so {attention.name}"
+            f" would do nothing: give --fix {PLAIN}, or attention.name={PLAIN}."
+        )
 
 
 def _part(name: str, given: Any) -> Part[Any]:

@@ -115,6 +115,10 @@ class Part(Generic[T]):
         made: T = target(**chosen, **self._arguments(target))
         return made
 
+    def takes(self, name: str) -> bool:
+        """Whether its constructor asks for that part of the context."""
+        return any(p.name == name for p in _parameters(self.entry.load()))
+
     def _arguments(self, target: Any) -> dict[str, Any]:
         if _own_schema(target) is not None:
             return {"settings": self.settings}
