@@ -72,7 +72,7 @@ OTHERS = {
 }
 """The studies that have no panel, and what the table of all runs calls them."""
 DRAWN = tuple(TITLES)
-SEEDED = DRAWN[:5]
+SEEDED = (*DRAWN[:5], "every_rate/chains")
 """Those with five seeds or more of every arm of `TOLD`: the studies of the tables in the README of the project."""
 WHOLE = {
     "every_rate/tiles": "tiles",
@@ -85,7 +85,7 @@ COLUMNS, WIDTH, HEIGHT, DPI = 2, 5.8, 2.1, 110
 """Panels beside each other, and their size in inches."""
 MOST_RATES = 5
 """Columns of a panel; one with fewer rates leaves the rest empty, so that cells have one size."""
-EMPTY, FULL = "#f3f5f7", "#016fc0"
+EMPTY, FULL, FAINT = "#f3f5f7", "#016fc0", "#9aa4ae"
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,8 @@ def _draw_panel(axes: Axes, one: Window) -> None:
                 axes.add_patch(Rectangle((x + 0.02, y + 0.05), 0.96, 0.9, color=shade(cell.eureka_ratio), linewidth=0))
                 ink = "white" if cell.eureka_ratio > 0.55 else "#2d3640"
                 axes.text(x + 0.5, y + 0.52, told(cell), ha="center", va="center", fontsize=8, color=ink)
+            else:
+                axes.text(x + 0.5, y + 0.52, "not run", ha="center", va="center", fontsize=7, color=FAINT)
 
 
 def told(cell: Cell) -> str:
