@@ -404,6 +404,39 @@ def test_positions_that_cannot_be_rescaled_stay_as_they_were_even_if_zero(zero: 
     assert not any("they are drawn" in note for note in start.notes)
 
 
+class Beside(HomeMade):
+    """Plain positions beside rows behind a norm and columns; after the block, perhaps, a table of its own."""
+
+    def __init__(self, *, later: bool) -> None:
+        super().__init__()
+        self.rows, self.columns, self.tail = (nn.Parameter(torch.zeros(n, 16)) for n in (3, 4, TOKENS))
+        self.norm, self.later = nn.LayerNorm(16, elementwise_affine=False), later
+        nn.init.normal_(self.columns)
+        nn.init.normal_(self.tail)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        place = torch.arange(ids.shape[1])
+        x = self.words(ids) + self.norm(self.rows)[place // 4] + self.columns[place % 4] + self.places(place)
+        out: Tensor = self.blocks[0](x)
+        return out + self.tail[: ids.shape[1]] if self.later else out
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_positions_are_rescaled_beside_zero_ones_that_cannot_be(later: bool) -> None:
+    torch.manual_seed(0)
+    model = Beside(later=later)
+    with torch.no_grad():
+        place = torch.arange(ids().shape[1])
+        content, places = model.words(ids()) + model.columns[place % 4], model.places(place).expand(*ids().shape, -1)
+        ratio = (places.square().mean() / content.square().mean()).sqrt().item()
+    start = eureka.clear_start(model, ids(), logits=None)
+    assert [row.parameters for row in start.positions] == [("places.weight",)]
+    assert start.positions[0].before == pytest.approx(ratio, rel=1e-5)
+    assert start.positions[0].after == pytest.approx(1.0, rel=0.01)
+    assert not model.rows.any()
+    assert any("rows" in note and "are as they were" in note for note in start.notes)
+
+
 class Gated(HomeMade):
     """Positions behind a gate that starts closed."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -37,7 +37,7 @@ class Addition:
     deep: bool = False
     """Whether it comes after the first attention, and adds to what attention made of the data."""
     number: int = 0
-    """Its place among the additions of a pass."""
+    """Its place among the additions of a pass that have the same sources."""
 
     @property
     def ratio(self) -> float:
@@ -53,6 +53,10 @@ class Addition:
         term, rest = torch.cat([self.term, other.term]), torch.cat([self.rest, other.rest])
         real = None if self.real is None or other.real is None else torch.cat([self.real, other.real])
         return replace(self, term=term, rest=rest, real=real)
+
+    def again(self, other_pass: Iterable[Addition]) -> Addition:
+        """The same addition in another pass, which may have more additions or fewer: parts that are zero are not joined."""
+        return next(one for one in other_pass if (one.sources, one.number) == (self.sources, self.number))
 
     def adds_positions(self) -> bool:
         """Whether the term is positions and the rest is content, and no mask that the term is a bias beside."""

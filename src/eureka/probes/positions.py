@@ -12,9 +12,11 @@ what is looked up: numbers that count. Rows and columns that are added one after
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from torch import Tensor, nn
@@ -85,7 +87,8 @@ def sums_of(follow: Follow, padding: Padding) -> list[Addition]:
     if not follow.past:
         return []
     found = [_samples_first(follow.attention, one, padding) for one in follow.sums]
-    return [replace(one, number=number) for number, one in enumerate(with_joint(found))]
+    alike: defaultdict[Sources, count[int]] = defaultdict(count)
+    return [replace(one, number=next(alike[one.sources])) for one in with_joint(found)]
 
 
 @contextmanager

@@ -43,8 +43,10 @@ class Positions:
 class Clarified(NamedTuple):
     """What became of positions, by their place in the sequence that was given."""
 
+    before: dict[int, float]
+    """Their ratio to the content, where they were rescaled."""
     ratios: dict[int, float]
-    """Their ratio to the content afterwards."""
+    """The same afterwards."""
     reasons: dict[int, str]
     """Why they are as they were."""
 
@@ -78,14 +80,14 @@ def clarify(
         if index not in reasons:
             with elements_multiplied([(parameters[name], torch.ones_like(parameters[name])) for name in one.names]):
                 twice = additions(model, inputs, sites)
-            if (why := _why_bent(one, [twice[place.number] for place in one.places], parameters)) is not None:
+            if (why := _why_bent(one, [place.again(twice) for place in one.places], parameters)) is not None:
                 reasons[index] = why
     kept.put_back([parameters[name] for index in reasons for name in every[index].names])  # those that were zero are drawn
 
     def measure() -> Mapping[int, list[float]]:
         found = additions(model, inputs, sites)
         left = [(index, one) for index, one in enumerate(every) if index not in reasons]
-        return {index: [one.ratio([found[place.number] for place in one.places])] for index, one in left}
+        return {index: [one.ratio([place.again(found) for place in one.places])] for index, one in left}
 
     def scale(index: int, ratios: Sequence[float]) -> None:
         for name in every[index].names:
@@ -94,11 +96,12 @@ def clarify(
     def tolerance(index: int) -> float:
         return max(rounding(parameters[name]) for name in every[index].names)
 
+    before = {index: values[0] for index, values in measure().items()}
     while True:
         ratios = {index: values[0] for index, values in calibrate(measure, scale, asked, tolerance).items()}
         far = next((index for index, ratio in ratios.items() if distance([ratio], asked) > WITHIN), None)
         if far is None:
-            return Clarified(ratios, reasons)
+            return Clarified({index: before[index] for index in ratios}, ratios, reasons)
         kept.put_back(parameters[name] for name in every[far].names)
         reasons[far] = (
             f"they are {measurement(ratios[far])} times the content after they were scaled to be {number(asked)} times it, and do"

@@ -181,8 +181,12 @@ def _positions(
     scaled = frozenset[str]().union(*(every[index].names for index in done.ratios))
     notes += positions_notes(found, drawn & scaled, seed) if done.ratios else []
     notes += [f"the positions {listing(every[index].names)} are as they were: {why}." for index, why in done.reasons.items()]
-    rows = [(every[index], bool(drawn.intersection(every[index].names)), ratio) for index, ratio in done.ratios.items()]
-    return [PositionRow(one.names, 0.0 if is_drawn else one.ratio(), ratio, is_drawn) for one, is_drawn, ratio in rows]
+    rows = []
+    for index, after in done.ratios.items():
+        names = every[index].names
+        was_zero = not drawn.isdisjoint(names)
+        rows.append(PositionRow(names, 0.0 if was_zero else done.before[index], after, was_zero))
+    return rows
 
 
 def _nothing_done(
