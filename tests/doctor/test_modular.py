@@ -62,6 +62,36 @@ def test_a_copy_of_one_input_a_product_and_numbers_with_fractions_are_no_sums() 
     assert modulus_of(x.astype(float), x.sum(axis=1) % 6) is None  # only primes are looked at
 
 
+def test_sums_that_a_straight_line_follows_are_none() -> None:
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, 10, 600)
+    assert modulus_of(np.eye(10)[classes], (classes >= 5).astype(np.int64)) is None
+    bits = rng.integers(0, 2, (600, 4))
+    assert modulus_of(bits.astype(float), bits.sum(axis=1)) is None  # at most 4, modulo 5
+    more = rng.integers(0, 2, (600, 6))
+    assert modulus_of(more.astype(float), more.sum(axis=1) % 3) == 3
+    pair = rng.integers(0, 5, (600, 2))
+    assert modulus_of(pair.astype(float), pair.sum(axis=1) % 7) is None  # 3 of 25 pairs wrap round
+    assert modulus_of(pair.astype(float), pair.sum(axis=1) % 5) == 5
+    assert modulus_of(rng.integers(0, 5, (600, 2)).astype(float), np.zeros(600, dtype=np.int64)) is None
+
+
+def test_rows_that_repeat_are_evidence_once() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 2, (20, 40)), rng.integers(0, 2, 20)
+    drawn = rng.integers(0, 20, 1000)
+    assert modulus_of(x[drawn].astype(float), y[drawn]) is None
+
+
+def test_numbers_that_are_too_large_or_none_are_not_taken_for_whole_ones() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 7, (300, 3)).astype(float)
+    y = (x.sum(axis=1) % 7).astype(np.int64)
+    for odd in (1e20, np.inf, -np.inf, np.nan):
+        x[5, 0] = odd
+        assert modulus_of(x, y) is None
+
+
 class Sums(nn.Module):
     def __init__(self, p: int) -> None:
         super().__init__()

@@ -393,6 +393,13 @@ def test_rows_repeat_without_fault_where_no_more_different_ones_are_possible() -
     assert causes(data.check, Flat(2), [(row, row[:, 0] % 3) for row in pairs], once_a_row) == []
 
 
+@pytest.mark.parametrize(("rows", "length"), [(2, 4), (3, 6), (6, 4), (12, 2)])
+def test_a_few_rows_that_repeat_are_told_though_their_own_values_allow_no_more(rows: int, length: int) -> None:
+    known = (torch.arange(rows)[:, None] + torch.arange(length)).remainder(12)
+    repeated = known[torch.randint(rows, (24, 64))]
+    assert causes(data.check, Flat(length), [(row, row[:, 0] % 3) for row in repeated], once_a_row) == ["data_repeated"]
+
+
 @pytest.mark.parametrize(("rows", "evenly"), [(200, True), (200, False), (12, True)])
 def test_rows_that_repeat_may_be_all_the_data_if_there_are_many_and_none_is_preferred(rows: int, evenly: bool) -> None:
     likely = torch.ones(rows) if evenly else 0.9 ** torch.arange(rows)

@@ -233,7 +233,7 @@ def _nothing_found(exam: Exam, records: list[CheckRecord]) -> Finding:
     if exam.plain_chance is not None and exam.chance is None:
         told.append(f"Its level is not judged: the loss is not the {exam.plain_name} alone, nor a multiple of it.")
     if kind == "waiting" and (modulus := _modulus(exam, records)) is not None:
-        told.append(f"The labels are a sum of inputs modulo {modulus}: no single input tells them, and a long plateau is usual.")
+        told.append(f"The labels are a sum of several inputs modulo {modulus}: a long plateau is usual before that is learned.")
     if left:
         told.append(f"{plural(left, 'check')} of {len(records)} could not be made, and would have seen other faults.")
     return Finding(

@@ -1,7 +1,8 @@
-"""Labels that are a sum of inputs modulo a prime, as parity and modular addition are: no single input tells anything of them."""
+"""Labels that are a sum of inputs modulo a prime, as parity and modular addition are: a forest of trees finds nothing in them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,13 +12,19 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 SPARE = 24
-"""Samples beyond those that any labels could be fitted to. Labels that are drawn pass with a chance of 2 to the power of -24."""
+"""Bits of labels that fit, beyond those that any would fit. Labels that are drawn pass with a chance of 2 to the power of -24."""
+CHANCE = 1e-6
+"""A straight line that fits by chance no oftener than this tells something of the labels."""
+LARGEST = 2.0**53
+"""Up to here floating-point numbers hold every whole number."""
 MOST = 512
 """Inputs that are looked at, at most: the time grows with their square."""
 
 
 def modulus_of(x: Floats, y: Ints) -> int | None:
     """How many labels there are, if each is a sum of two or more inputs times whole numbers, modulo that; a row is a sample.
+
+    A sum that a straight line follows, because it seldom or never wraps round, is none.
 
     >>> a, b = np.divmod(np.arange(35), 5)
     >>> x = np.stack([a, b], axis=1).astype(np.float64)
@@ -29,13 +36,14 @@ def modulus_of(x: Floats, y: Ints) -> int | None:
     if not _is_prime(p) or len(columns) > MOST or not all(map(_is_whole, columns)):
         return None
     numbers = [_whole(column) for column in columns]
-    if not _is_sum(numbers, y, p) or any(_is_sum([one], y, p) for one in numbers):
+    spare = _spare_bits(numbers, y, p)
+    if spare is None or spare < SPARE or any(_spare_bits([one], y, p) is not None for one in numbers) or _is_line(numbers, y):
         return None
     return p
 
 
 def _is_whole(column: Floats) -> bool:
-    return _is_double(column) or bool((column == np.round(column)).all())
+    return _is_double(column) or bool((np.abs(column) < LARGEST).all() and (column == np.round(column)).all())
 
 
 def _is_double(column: Floats) -> bool:
@@ -53,9 +61,12 @@ def _is_prime(p: int) -> bool:
     return p > 1 and all(p % factor for factor in range(2, int(p**0.5) + 1))
 
 
-def _is_sum(columns: Sequence[Ints], y: Ints, p: int) -> bool:
-    """Whether the labels are a combination of the columns and a constant modulo p: Gauss's elimination."""
-    system, rank = np.stack([*columns, np.ones_like(y), y], axis=1) % p, 0
+def _spare_bits(columns: Sequence[Ints], y: Ints, p: int) -> float | None:
+    """If the labels are a combination of the columns and a constant modulo p, by how many bits more than they had to be.
+
+    This is Gauss's elimination. Rows that are alike count once.
+    """
+    system, rank = np.unique(np.stack([*columns, np.ones_like(y), y], axis=1) % p, axis=0), 0
     for place in range(system.shape[1] - 1):
         left = rank + np.flatnonzero(system[rank:, place])
         if not len(left):
@@ -65,4 +76,17 @@ def _is_sum(columns: Sequence[Ints], y: Ints, p: int) -> bool:
         below = rank + 1 + np.flatnonzero(system[rank + 1 :, place])
         system[below] = (system[below] - system[below, place, None] * system[rank]) % p
         rank += 1
-    return rank + SPARE <= len(system) and not system[rank:, -1].any()
+    return None if system[rank:, -1].any() else (len(system) - rank) * math.log2(p)
+
+
+def _is_line(columns: Sequence[Ints], y: Ints) -> bool:
+    """Whether a linear function of the columns tells something of the labels: the F-test of a regression."""
+    from scipy.stats import f
+
+    line = np.stack([*columns, np.ones_like(y)], axis=1).astype(np.float64)
+    fitted, _, rank, _ = np.linalg.lstsq(line, y.astype(np.float64), rcond=None)
+    left, whole = np.square(y - line @ fitted).sum(), np.square(y - y.mean()).sum()
+    told, free = rank - 1, len(y) - rank
+    if told < 1 or free < 1:
+        return False
+    return left < 1e-9 * whole or float(f.sf((whole - left) / told / (left / free), told, free)) < CHANCE

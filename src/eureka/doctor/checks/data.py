@@ -28,6 +28,8 @@ OFTEN = 0.5
 """A share of repeated rows above which it is worth a word: short rows of few tokens repeat by chance."""
 FEW = 64
 """Rows that can be learned by heart."""
+MOSTLY = 0.5
+"""Where this share of all rows that are possible has occurred, rows must repeat."""
 EVEN = 2.0
 """Rows that are drawn from a small set, each as likely as the others, occur with a variance of at most their mean number."""
 
@@ -119,7 +121,7 @@ def _repeated(exam: Exam) -> Iterator[Finding]:
     again = 1 - len(counts) / total
     alone = len(batches) > 1 and len({tuple(_rows(batch)) for batch in batches}) == 1
     evenly = len(counts) > FEW and (alone or np.var(list(counts.values())) <= EVEN * total / len(counts))
-    if again < OFTEN or (not alone and total >= _possible(exam)):
+    if again < OFTEN or (not alone and len(counts) >= MOSTLY * _possible(exam)):
         return
     what = "every batch is the same batch" if alone else f"{percent(again, 0)} of the rows have occurred before"
     advice = "look at the sampler, the collation and the source for duplicates; shuffle."
