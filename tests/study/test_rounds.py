@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from eureka.errors import RequestError
@@ -13,6 +14,7 @@ from eureka.runs import Run
 from eureka.study.durations import START_SECONDS, WORKER_SECONDS, expected_seconds
 from eureka.study.rounds import Standing, compare_at_looks, over_rates_at_looks, stand
 from eureka.study.sequential import SEEDS
+from eureka.study.survival import Times, log_rank
 
 Steps = Callable[[int], int | None]
 """The Eureka-step of each seed."""
@@ -180,5 +182,31 @@ def test_arms_whose_order_and_mean_disagree_to_the_end_are_not_called_alike(all_
     [found] = compare_at_looks(standing)
     assert standing.to_json()["decisions"][0]["rule"] == "last look"  # not given up as too much alike
     assert found.standing == "unclear"
-    assert found.p_corrected <= 0.05
+    last = standing.plan[-1]
+    waits = [np.array([120.0 + seed if seed % 14 else 1200.0 for seed in range(last.seeds)]), 170.0 + np.arange(last.seeds)]
+    alone = log_rank(*(Times(steps, steps < 1200) for steps in waits))
+    assert found.p_value == pytest.approx(alone / last.share, rel=0.2)  # one rate against one; both are drawn
+    assert found.p_corrected == found.p_value <= 0.05
     assert "later" in found.verdict
+
+
+def test_no_p_value_holds_before_the_first_look(all_runs: Runs) -> None:
+    runs = all_runs({("softmax", 1e-3): never, ("norm_softmax", 1e-3): early})
+    [found] = compare_at_looks(stand(begun(runs, 5)))
+    assert (found.standing, found.p_value, found.p_corrected) == ("open", 1.0, 1.0)
+
+
+def test_the_p_value_of_an_arm_that_was_given_up_stays_as_it_was_when_others_are_decided(all_runs: Runs) -> None:
+    """Its own first look would be significant by Holm's correction once the other arm is."""
+    cells: dict[tuple[str, float], Steps] = {
+        ("softmax", 1e-3): lambda seed: 500 + 10 * seed,
+        ("qk_norm", 1e-3): lambda seed: [400, 401, 402, 403, 404, 505][seed] if seed < 6 else seed + (800 if seed < 9 else 545),
+        ("norm_softmax", 1e-3): lambda seed: (460 if seed < 14 else 300) + 10 * seed,
+    }
+    runs = all_runs(cells)
+    at_14 = {one.arm.label: one for one in compare_at_looks(stand(begun(runs, 14)))}["qk_norm"]
+    at_end = {one.arm.label: one for one in compare_at_looks(stand(runs))}
+    assert at_14.verdict.endswith("given up, as a verdict had become unlikely, after 14 seeds")
+    assert at_end["norm_softmax"].standing == "sooner"
+    assert at_end["qk_norm"].verdict == at_14.verdict
+    assert at_end["qk_norm"].p_corrected == at_14.p_corrected > 0.05

@@ -184,15 +184,17 @@ def over_rates_at_looks(standing: Standing) -> list[OverRates]:
 
 
 def _comparison(one: Rivals, p_corrected: float, contests: int, next_look: Look | None) -> Comparison:
-    look, contested = one.contest.look, one.contest.contested
-    if look is None or contested is None:
-        return _told(one.contest, compare(one.condition, one.base, one.arm), next_look)
+    contest = one.contest
+    look, contested, decision = contest.look, contest.contested, contest.decision
+    if look is None or contested is None:  # no p-value holds before a look
+        return _told(contest, replace(compare(one.condition, one.base, one.arm), p_value=1.0, p_corrected=1.0), next_look)
     base, arm = (arm.only(arm.cells, look.seeds) for arm in one.cells(contested))
     found = compare(one.condition, one.base, one.arm, judged=(base, arm), confidence=1 - LEVEL * look.share)
-    told = _told(one.contest, replace(found, p_value=one.contest.p_value, p_corrected=p_corrected), next_look)
-    by_order = min(1.0, contests * found.p_value / look.share)
-    if told.standing == "alike" and by_order <= LEVEL and replace(found, arm=arm, baseline=base).contradicted:
-        return _unclear(replace(told, p_corrected=by_order), look.seeds)
+    corrected = p_corrected if decision is None else decision.p_corrected
+    told = _told(contest, replace(found, p_value=contest.p_value, p_corrected=corrected), next_look)
+    by_order = min(1.0, contest.tests * found.p_value / look.share)
+    if told.standing == "alike" and contests * by_order <= LEVEL and replace(found, arm=arm, baseline=base).contradicted:
+        return _unclear(replace(told, p_value=by_order, p_corrected=contests * by_order), look.seeds)
     return told
 
 

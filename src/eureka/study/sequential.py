@@ -77,6 +77,8 @@ class Decision:
     outcome: Outcome
     rule: Rule
     seeds: int
+    p_corrected: float
+    """for all contests, at that look: it would fall when others are decided later"""
 
 
 @dataclass(frozen=True)
@@ -152,11 +154,11 @@ def _contested(p: Floats) -> Bools:
 def _decision(contest: Contest, pairs: PairTests, p_corrected: float, look: Look, last: bool) -> Decision | None:
     if p_corrected <= LEVEL:
         later = contest.lost_by(contest.of_arm) < contest.lost_by(~contest.of_arm)
-        return Decision("later" if later else "sooner", "p", look.seeds)
+        return Decision("later" if later else "sooner", "p", look.seeds, p_corrected)
     if last:
-        return Decision("none seen", "last look", look.seeds)
+        return Decision("none seen", "last look", look.seeds, p_corrected)
     if look.seeds >= UNLIKELY_FROM and _difference_now(contest, pairs.by_order) > UNLIKELY:
-        return Decision("none seen", "unlikely", look.seeds)
+        return Decision("none seen", "unlikely", look.seeds, p_corrected)
     return None
 
 
