@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from eureka.doctor.attention_state import AttentionState
 from eureka.doctor.checks import attention
+from eureka.doctor.checks.attention import ratio_of_flattest
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
 from eureka.forks.case import make_case
@@ -76,3 +78,13 @@ def test_norm_softmax_is_not_advised_where_it_gives_no_more() -> None:
     assert "no more at once" in found.evidence[1]
     assert "about " in found.evidence[0]
     assert "e+" not in found.evidence[0]
+
+
+def state(*ratio: float) -> AttentionState:
+    one = [1.0] * len(ratio)
+    return AttentionState(entropy=one, near_one_hot=one, spread=one, ratio=list(ratio), hand_written=False)
+
+
+def test_the_layer_that_gets_the_least_is_compared_with_itself() -> None:
+    assert ratio_of_flattest(state(0.3, 0.1, 0.2), state(0.05, 0.9, 0.4)) == 0.9
+    assert ratio_of_flattest(state(0.3, 0.1), state(0.5)) == 0.5  # a layer was not seen again

@@ -16,6 +16,7 @@ from eureka.doctor import diagnose, exam
 from eureka.doctor.diagnose import CHECKS
 from eureka.errors import RequestError
 from eureka.forks.given import hand_over
+from eureka.forks.settings_code import settings_code
 from tests.doctor.digests import digest
 
 lightning = pytest.importorskip("lightning.pytorch")
@@ -180,3 +181,9 @@ def test_two_optimisers_are_refused_in_one_sentence() -> None:
 def test_a_module_without_data_is_refused_in_one_sentence() -> None:
     with pytest.raises(RequestError, match="the data of the module is missing"):
         eureka.diagnose(Module())
+
+
+def test_the_advice_to_decay_less_names_where_a_module_says_its_decay() -> None:
+    given = hand_over(Module(), loader())
+    code = "for group in optimizer.param_groups: group['weight_decay'] = min(group['weight_decay'], 0.01)"
+    assert settings_code(code, given) == "weight_decay = 0.01  # in configure_optimizers"

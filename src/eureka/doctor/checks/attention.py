@@ -59,7 +59,7 @@ def _softer(exam: Exam, fork: Fork) -> None:
 
 
 def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:
-    """The paper's: near-uniform rows that hardly sharpen, little gradient at W_Q and W_K, and more of it with sharper rows."""
+    """The paper's: near-uniform rows that hardly sharpen, and little gradient at W_Q and W_K; surer if sharper rows give more."""
     if exam.taken < EARLY or (state.ratio and min(state.ratio) > FEW):
         return
     wait = _wait(exam, state)
@@ -75,11 +75,11 @@ def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:
         f" {pace}."
     ]
     sharper = _with_sharper_rows(exam) if state.ratio else None
-    helps = sharper is None or _flattest(state, sharper) > min(state.ratio)
+    helps = sharper is None or ratio_of_flattest(state, sharper) > min(state.ratio)
     if sharper is not None:
         told.append(
             f"W_Q and W_K get {number(min(state.ratio))} of the gradient of W_V, and"
-            f" {number(_flattest(state, sharper))} with NormSoftmax{'' if helps else ': no more at once'}."
+            f" {number(ratio_of_flattest(state, sharper))} with NormSoftmax{'' if helps else ': no more at once'}."
         )
     yield Finding(
         cause="attention_flat",
@@ -93,7 +93,7 @@ def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:
     )
 
 
-def _flattest(state: AttentionState, sharper: AttentionState) -> float:
+def ratio_of_flattest(state: AttentionState, sharper: AttentionState) -> float:
     """What the layer whose W_Q and W_K get the least has with sharper rows."""
     if len(sharper.ratio) != len(state.ratio):
         return min(sharper.ratio)
