@@ -142,6 +142,50 @@ def test_a_rate_that_is_far_too_small_is_found() -> None:
     assert not any(verdict.helped for verdict in race.verdicts[1:])
 
 
+def test_a_rate_at_which_the_weights_hardly_move_is_raced_at_a_large_multiple_unasked() -> None:
+    race = raced(reader(lr=1e-7, loss=same, dropout=0.0, batches=40), steps=80)
+    assert race.winner == "rate_x1000", str(race)
+    assert [verdict.name for verdict in race.verdicts].count("rate_x3") == 0
+    assert len(race.verdicts) == 7
+    assert sum("the rate looks far too small, and rate_x1000 is raced in place of rate_x3." in one for one in race.notes) == 1
+    usual, asked = raced(reader(lr=1e-3), steps=2), raced(reader(lr=1e-7), remedies=["rate_x3"], steps=2)
+    assert [verdict.name for verdict in usual.verdicts] == [remedy.name for remedy in choose(None)]
+    assert [verdict.name for verdict in asked.verdicts] == ["rate_x3"]
+
+
+class Scripted(nn.Module):
+    """Its loss falls from 1 by a depth over 80 steps, and then no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.step: torch.Tensor
+        self.depth: torch.Tensor
+        self.register_buffer("step", torch.zeros(()))
+        self.register_buffer("depth", torch.zeros(()))
+
+    def forward(self, noise: torch.Tensor) -> torch.Tensor:
+        self.step += 1
+        return 1 - self.depth * (self.step / 80).clamp(max=1) + 0.002 * noise + 0 * self.weight
+
+
+def falling(name: str, depth: float) -> Remedy:
+    def apply(fork: Fork) -> None:
+        assert isinstance(fork.model, Scripted)
+        fork.model.depth.fill_(depth)
+
+    return Remedy(name, "a fall", apply)
+
+
+def test_who_was_given_up_while_it_helped_does_not_win() -> None:
+    model = Scripted()
+    run = Run(model, list(torch.randn(160)), lambda model, batch: model(batch), torch.optim.SGD(model.parameters(), lr=0.1))
+    race = raced(run, remedies=[falling(f"fall_{one}", 0.08 if one < 4 else 0.07) for one in range(7)], steps=160)
+    assert race.winner == "wait", str(race)
+    assert [verdict.steps for verdict in race.verdicts] == [160] * 4 + [80] * 3
+    assert all(verdict.why.startswith("it was lower and gained when") for verdict in race.verdicts[4:])
+
+
 def test_a_run_that_learns_is_told_to_wait() -> None:
     race = raced(reader(lr=1e-2, loss=same), steps=80)
     assert race.winner == "wait"
@@ -268,7 +312,7 @@ def test_a_rate_that_is_applied_is_said_to_be_in_no_checkpoint() -> None:
 
 def test_of_what_is_applied_only_what_no_checkpoint_holds_is_told() -> None:
     race = raced(reader(dropout=0.0), remedies=[eureka.Remedy("same", "nothing", nothing)])
-    assert race.apply() == ""
+    assert "checkpoint" not in race.apply()
     told: dict[str, str] = {}
     for remedy in choose(["norm_softmax", "clear_norm_softmax_x10", "fresh_optimizer"]):
         race._winner.remedy = remedy
@@ -300,7 +344,7 @@ def test_of_a_remedy_that_was_raced_in_part_only_what_was_done_is_told() -> None
 def test_without_a_remedy_that_helps_apply_goes_on_from_where_waiting_came_to() -> None:
     run = reader(dropout=0.0)
     race = raced(run, remedies=[eureka.Remedy("same", "nothing", nothing)])
-    race.apply()
+    assert race.apply() == "No remedy is applied: your run is 12 steps further on, by waiting."
     twin = reader(dropout=0.0)
     for batch in twin.batches:
         twin.train(batch)

@@ -10,7 +10,7 @@ import pytest
 from scipy.signal import lfilter
 
 from eureka.racing.rungs import expected, rungs, stay, total
-from eureka.racing.verdict import Verdict, difference, far_ahead, gain, has_leapt, in_words, judge, learned, winner
+from eureka.racing.verdict import Verdict, alone, difference, far_ahead, gain, has_leapt, in_words, judge, learned, winner
 
 
 def judged(losses: Any, wait: Any, *, remedies: int = 1, leapt: int | None = None, skipped: str = "") -> Verdict:
@@ -139,6 +139,37 @@ def test_learning_is_a_fast_and_clear_fall() -> None:
     assert learned(list(1.0 + noise(60, 1, 0.5))) == 0.0
     assert learned([1.0, 0.5]) == 0.0
     assert gain([1.0, 2.0, 3.0]) == 0.0
+
+
+def test_a_run_that_falls_to_the_end_of_the_race_learns_alone() -> None:
+    steps = np.arange(80)
+    assert alone(list(1.2 - 0.003 * steps + noise(80, 1))) == pytest.approx(0.18, abs=0.02)
+    assert alone(list(np.exp(-steps / 20))) > 0.9
+    assert alone(list(1.0 + np.exp(-steps / 5))) == 0.0  # it settles on a plateau
+    assert alone(list(1.0 + noise(80, 1, 0.3))) == 0.0
+    assert alone(list(1.2 - 0.001 * steps)) == 0.0
+    assert alone([1.0, 0.5]) == 0.0
+
+
+def test_of_a_run_that_learns_by_itself_no_plateau_is_said_to_be_left() -> None:
+    wait = list(1.2 - 0.003 * np.arange(80) + noise(80, 1))
+    assert learned(wait) == 0.0
+    faster = judged(1.2 - 0.03 * np.arange(14), wait, leapt=14)
+    assert (faster.standing, faster.leapt, faster.cells()[-1]) == ("helped", None, "helped")
+    told = in_words([faster], wait)
+    assert told.startswith(
+        "The run learns by itself: its loss fell by 18\N{NO-BREAK SPACE}% in 80 steps. it learns faster: after 14"
+    )
+    assert "plateau" not in told
+    assert winner([faster]) is faster
+
+
+def test_who_was_given_up_is_not_said_to_have_helped() -> None:
+    wait, losses = list(1.0 + noise(160, 1)), list(1.0 - np.linspace(0, 0.08, 80))
+    assert judged(losses, wait).helped
+    gone = judge("it", "something", losses, wait, remedies=1, leapt=None, skipped="", given_up=True)
+    assert gone.standing == "level"
+    assert gone.why == "it was lower and gained when it made room for others at step 80: race it alone."
 
 
 def test_the_winner_is_who_leapt_or_whose_interval_begins_highest() -> None:

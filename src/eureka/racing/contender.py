@@ -38,6 +38,11 @@ class Contender:
         return not self.skipped and all(map(math.isfinite, self.losses[-1:]))
 
     @property
+    def given_up(self) -> bool:
+        """Whether it has left the race before its end."""
+        return bool(self.losses) and self.parked is None
+
+    @property
     def calms(self) -> bool:
         """Whether its remedy only takes noise out of the steps."""
         return getattr(self.remedy, "calms", False)

@@ -70,7 +70,9 @@ class Race:
         rate. There, multiply the rate by hand where the optimiser and its scheduler are made; multiplied by hand while the winner
         is applied, it counts twice. Operators have to be put in again, too, where a checkpoint is loaded into a new model.
 
-        Returns what a checkpoint will not hold, in a sentence or two, or nothing.
+        Where no remedy helped, the winner is waiting: the run goes on from where that came to.
+
+        Returns what a checkpoint will not hold, in a sentence or two, or nothing; if the winner is waiting, it says so.
         """
         if self._before is not None:
             raise RequestError(f"{self.winner} is applied already; undo() takes it back.")
@@ -91,6 +93,8 @@ class Race:
             if self._adopt is not None:
                 undo.callback(self._adopt())
             self._before, self._undo = before, undo.pop_all()
+        if self._winner.remedy is None:
+            return f"No remedy is applied: your run is {plural(self.winner_steps, 'step')} further on, by waiting."
         return self._not_saved(groups[0]["lr"])
 
     def _not_saved(self, rate: float | None = None) -> str:

@@ -3,6 +3,7 @@ the losses do not tell."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -378,6 +379,10 @@ RATE_TIMES = re.compile(r"rate_x([1-9]\d*)")
 """A name for any multiple of the learning rate."""
 DEFAULT = 7
 """So many of them are raced unless others are asked for."""
+USUAL_STEP = 1e-3
+"""The share of their size by which a step usually changes the weights."""
+FAR, FARTHEST = 30, 1000
+"""A rate is far too small if its steps would have to be so many times larger; and the largest multiple that is tried unasked."""
 
 
 def choose(wanted: Sequence[str | Remedy] | str | None) -> list[Remedy]:
@@ -393,6 +398,16 @@ def choose(wanted: Sequence[str | Remedy] | str | None) -> list[Remedy]:
     if twice := [name for name in names if names.count(name) > 1 or name == "wait"]:
         raise RequestError(f"two forks would be called {twice[0]!r}; give each remedy a name of its own.")
     return found
+
+
+def larger_rate(step_size: float) -> Remedy | None:
+    """The multiple of the rate, to a digit, at which steps have the usual size; None unless they are far smaller.
+
+    >>> [made and made.name for made in map(larger_rate, (5.8e-6, 2e-5, 1e-9, 1e-4, 0.0))]
+    ['rate_x200', 'rate_x50', 'rate_x1000', None, None]
+    """
+    times = min(USUAL_STEP / step_size, FARTHEST) if step_size > 0 else 0.0
+    return _choose(f"rate_x{round(times, -math.floor(math.log10(times))):.0f}") if times >= FAR else None
 
 
 def _choose(one: str | Remedy) -> Remedy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import time
 import warnings
@@ -24,10 +25,10 @@ from eureka.forks.parking import Parked, Parking, empty, size_of
 from eureka.forks.settings_code import settings_code
 from eureka.forks.state import KeptState
 from eureka.forks.untouched import Untouched
-from eureka.formats import listing, plural
+from eureka.formats import listing, number, plural
 from eureka.racing.contender import Contender
 from eureka.racing.race import WAIT, Prize, Race
-from eureka.racing.remedies import choose
+from eureka.racing.remedies import choose, larger_rate
 from eureka.racing.remedy import Remedy
 from eureka.racing.rungs import expected, rungs, stay, total
 from eureka.racing.verdict import Verdict, far_ahead, has_leapt, in_words, judge, learned, winner
@@ -67,7 +68,7 @@ def race(
         step: in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
             returns the loss
         remedies: names, or objects of your own (`eureka.Remedy`); the seven most promising unless given, "all" for the
-            catalogue
+            catalogue. If steps hardly move the weights, a large multiple of the rate is among the seven, and it is said
         steps: how far the last forks go; the others end earlier, and a leap ends the race at once
         seed: of the random numbers that forks draw; the same in all of them at the same step
         one_copy: keep your own weights off the device while the race runs (on a processor: in a file), so that it needs no
@@ -87,7 +88,7 @@ def race(
         )  # fmt: skip
         stack.enter_context(kept_loop(case.step or case.loss, case.optimizer, case.model))  # remedies call the model too
         running = _Running(given, case, chosen, steps, seed, one_copy, on_step, stack)
-        running.run()
+        running.run(may_choose=remedies is None)
         return running.result()
 
 
@@ -117,6 +118,7 @@ class _Running:
         for contender in [self.wait, *self.remedies]:
             stack.callback(contender.end)
         self.inputs: Any = None
+        self.step_size = 0.0
         self.begun = time.perf_counter()
         self.taken, self.most = 0, total(rungs(len(self.remedies), steps))
 
@@ -128,10 +130,15 @@ class _Running:
             gc.collect()
             home.wake()
 
-    def run(self) -> None:
-        """Rung after rung, until one has leapt or is far ahead, waiting is enough, or the steps are used up."""
+    def run(self, *, may_choose: bool) -> None:
+        """Rung after rung, until one has leapt or is far ahead, waiting is enough, or the steps are used up.
+
+        may_choose  whether what the first step shows may change which remedies are raced
+        """
         self.wait.begin(self._fork, self.parking)
         self._first_turn()
+        if may_choose:
+            self._raise_rate()
         for contender in self.remedies:
             contender.begin(self._fork, self.parking)
         self.notes += _in_part(self.remedies)
@@ -155,18 +162,35 @@ class _Running:
                 return
 
     def _first_turn(self) -> None:
-        """Of the run as it is; its first step shows what the model is called with, and that the user's own is left alone."""
+        """Of the run as it is; its first step shows what the model is called with, how far it moves the weights, and that the
+        user's own is left alone."""
         assert self.wait.parked is not None
+        fork = self.wait.parked.fork
         with ExitStack() as first:
-            seen = first.enter_context(seen_inputs(self.wait.parked.fork.model))
+            seen = first.enter_context(seen_inputs(fork.model))
             first.callback(Untouched(self.user).check)
 
             def look(contender: Contender) -> bool:
                 first.close()
+                if len(contender.losses) == 1 and self.home is None:  # else the user's weights are elsewhere
+                    self.step_size = _moved(self.case.optimizer, fork.optimizer)
                 return self._look(contender)
 
             self.wait.turn(self.case, rungs(0, self.steps)[0].until, self.parking, self.seed, look)
         self.inputs = seen.as_one()
+
+    def _raise_rate(self) -> None:
+        """Where steps are far too small, race a large multiple of the rate first, and not three times the rate."""
+        larger = larger_rate(self.step_size)
+        if larger is None:
+            return
+        self.remedies.sort(key=lambda one: one.name != "rate_x3")
+        first = self.remedies[0]
+        self.notes.append(
+            f"A step changes the weights by {number(self.step_size)} of their size, where a thousandth is usual: the rate looks"
+            f" far too small, and {larger.name} is raced in place of {first.name}. eureka.diagnose measures which rate is right."
+        )
+        first.name, first.changes, first.remedy = larger.name, larger.changes, larger
 
     def _turn(self, contender: Contender, until: int) -> None:
         contender.turn(self.case, until, self.parking, self.seed, self._look)
@@ -205,7 +229,16 @@ class _Running:
     def _verdicts(self) -> tuple[Verdict, ...]:
         wait, raced = self.wait.losses, sum(not one.skipped for one in self.remedies)
         return tuple(
-            judge(one.name, one.changes, one.losses, wait, remedies=raced, leapt=one.leapt, skipped=one.skipped)
+            judge(
+                one.name,
+                one.changes,
+                one.losses,
+                wait,
+                remedies=raced,
+                leapt=one.leapt,
+                skipped=one.skipped,
+                given_up=one.given_up,
+            )
             for one in self.remedies
         )
 
@@ -240,6 +273,17 @@ class _Running:
         why = "one copy was asked for" if one_copy else "main memory has too little room"
         self.notes.append(f"Between their turns the forks are in files in {made.folder} ({needed}; {why}).")
         return made
+
+
+def _moved(before: Optimizer, after: Optimizer) -> float:
+    """How far what is trained has moved, by its size."""
+    pairs = [
+        (one.detach(), other.detach())
+        for old, new in zip(before.param_groups, after.param_groups, strict=True)
+        for one, other in zip(old["params"], new["params"], strict=True)
+    ]
+    size = math.hypot(*(float(one.norm()) for one, _ in pairs))
+    return math.hypot(*(float((other - one).norm()) for one, other in pairs)) / size if size else 0.0
 
 
 def _in_part(contenders: Iterable[Contender]) -> list[str]:

@@ -7,7 +7,8 @@ interval has a level of 1 - 0.05/m: all of them hold together in 95 % of races (
 
 A remedy **helped** if it leapt, or if its whole interval is above 0, the difference is at least 2 % of the loss and still grows.
 A lower rate lowers a noisy loss at once and then no more: that is not help. And it must gain clearly more than waiting does: over
-these steps the difference grows by at least twice what "wait" gains itself. So a run that learns is told to wait.
+these steps the difference grows by at least twice what "wait" gains itself. So a run that learns is told to wait. Where waiting
+lowers the loss to the end of the race there was no plateau, and none is said to be left: a remedy that helped learns faster.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ IN_A_ROW = 20
 """Or in so many pairs in a row: where batches differ much, waiting wanders far, and pairs do not."""
 LEARNING, LEARNING_STEPS = 0.1, 40
 """A run learns by itself if its loss falls by this share in so many steps."""
+LAST_HALF = 0.25
+"""The least part of such a fall over a whole race that its last half has; of a straight line it is about a half."""
 SHARE, FEWEST = 0.25, 20
 """The part of the steps, at the end, that the interval is about, and its fewest steps: of fewer, the error is not known."""
 SURE = 0.95
@@ -56,7 +59,7 @@ class Verdict:
     low: float | None = None
     high: float | None = None
     leapt: int | None = None
-    """the step at which it was seen to have leapt"""
+    """the step at which it was seen to have leapt; None where waiting learns by itself, and there is no plateau to leave"""
     why: str = ""
     """why it was skipped, or is not called help"""
 
@@ -177,20 +180,38 @@ def gain(losses: Sequence[float]) -> float:
 
 def learned(wait: Sequence[float]) -> float:
     """The share by which waiting lowers the loss in the last steps, if it is so much that waiting is enough; else 0."""
-    last = np.array(wait[-LEARNING_STEPS:])
-    if len(last) < LEARNING_STEPS:
+    share = fell(wait[-LEARNING_STEPS:]) if len(wait) >= LEARNING_STEPS else 0.0
+    return share if share >= LEARNING else 0.0
+
+
+def fell(losses: Sequence[float]) -> float:
+    """The share by which the last few losses are below the first few; 0 if that is not clear of their noise."""
+    if len(losses) < 2 * WINDOW:
         return 0.0
-    first, end = last[:WINDOW], last[-WINDOW:]
+    first, end = np.array(losses[:WINDOW]), np.array(losses[-WINDOW:])
     fall = float(first.mean() - end.mean())
     clear = fall > LEAP_ERRORS * math.hypot(jitter(first), jitter(end))
-    share = fall / max(abs(float(first.mean())), 1e-12)
-    return share if clear and share >= LEARNING else 0.0
+    return fall / max(abs(float(first.mean())), 1e-12) if clear else 0.0
+
+
+def alone(wait: Sequence[float]) -> float:
+    """The share by which waiting lowers the loss over a race, if that is no plateau: its last half falls as well; else 0."""
+    share = fell(wait)
+    return share if share >= LEARNING and fell(wait[len(wait) // 2 :]) >= LAST_HALF * share else 0.0
 
 
 def judge(
-    name: str, changes: str, losses: Sequence[float], wait: Sequence[float], *, remedies: int, leapt: int | None, skipped: str
+    name: str,
+    changes: str,
+    losses: Sequence[float],
+    wait: Sequence[float],
+    *,
+    remedies: int,
+    leapt: int | None,
+    skipped: str,
+    given_up: bool = False,
 ) -> Verdict:
-    """The verdict on one remedy."""
+    """The verdict on one remedy; one that was given up cannot win."""
     if skipped:
         return Verdict(name=name, changes=changes, standing="skipped", steps=len(losses), why=skipped)
     if not losses:
@@ -203,6 +224,8 @@ def judge(
     level = found.level or 1.0
     both = min(len(losses), len(wait))
     standing, why = _standing(found, low, high, gain(wait[both - _at_the_end(both) : both]), leapt is not None)
+    if given_up and standing == "helped":
+        standing, why = "level", f"it was lower and gained when it made room for others at step {len(losses)}: race it alone."
     return Verdict(
         name=name,
         changes=changes,
@@ -211,7 +234,7 @@ def judge(
         difference=found.mean / level,
         low=low / level,
         high=high / level,
-        leapt=leapt,
+        leapt=None if alone(wait) else leapt,
         why=why,
     )
 
@@ -245,9 +268,9 @@ def in_words(verdicts: Sequence[Verdict], wait: Sequence[float]) -> str:
     helped = [one for one in verdicts if one.helped]
     possible = [one for one in verdicts if one.standing != "skipped"]
     if helped:
-        return _best(helped)
-    if fell := learned(wait):
-        return f"Wait: the run learns by itself; its loss fell by {percent(fell, 0)} in the last {LEARNING_STEPS} steps."
+        return _best(helped, wait)
+    if share := learned(wait):
+        return f"Wait: the run learns by itself; its loss fell by {percent(share, 0)} in the last {LEARNING_STEPS} steps."
     if not possible:
         return "None of the remedies could be applied."
     return f"None of them helped: {_missed(possible)}"
@@ -270,11 +293,14 @@ def _missed(tried: Sequence[Verdict]) -> str:
     return f"{told}, and less than {percent(LEAST, 0)} does not count."
 
 
-def _best(helped: Sequence[Verdict]) -> str:
+def _best(helped: Sequence[Verdict], wait: Sequence[float]) -> str:
     best = winner(helped)
     assert best is not None
     assert best.difference is not None
     below = f"its loss is {percent(best.difference, 0)} below that of waiting on the same batches"
+    if share := alone(wait):
+        told = f"The run learns by itself: its loss fell by {percent(share, 0)} in {len(wait)} steps."
+        return f"{told} {best.name} learns faster: after {best.steps} steps {below}."
     if best.leapt is not None:
         return f"{best.name} helped: it left the plateau within {best.leapt} steps; {below}."
     return f"{best.name} helped: {below}, and gains on it."
