@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import eureka
 from eureka.doctor.checks import attention_axis, data, labels, loss_form, padding, positions, sight, targets
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
@@ -421,3 +422,74 @@ def test_one_large_batch_again_and_again_may_be_all_the_data() -> None:
 def test_tensors_of_a_batch_are_found_with_their_names() -> None:
     batch = {"a": [torch.zeros(1)], "b": Batch(torch.zeros(2), torch.zeros(3)), "c": "text"}
     assert [(name, len(one)) for name, one in named_tensors(batch)] == [("a", 1), ("tokens", 2), ("labels", 3)]
+
+
+# rows that end at different places, and labels that number samples
+
+
+@pytest.mark.parametrize("shortest", [10, 8, 4])
+def test_labels_that_mark_the_ends_of_rows_are_padding_however_little_there_is_of_it(shortest: int) -> None:
+    batches = []
+    for row in tokens(13):
+        end = torch.arange(13) >= torch.randint(shortest, 14, (len(row), 1))
+        padded = (row + 1).masked_fill(end, 0)
+        batches.append((padded[:, :-1], padded[:, 1:]))
+
+    def without_padding(model: nn.Module, batch: Any) -> Tensor:
+        return F.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten(), ignore_index=0)
+
+    def without_a_class(model: nn.Module, batch: Any) -> Tensor:
+        return F.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten(), ignore_index=5)
+
+    assert causes(targets.check, Model(13, 13), batches, without_padding) == []
+    assert causes(targets.check, Model(13, 13), batches, without_a_class) == ["labels_ignored"]
+
+
+def test_a_class_that_ends_every_row_is_a_class() -> None:
+    rows = [torch.cat([row % 11, torch.full((len(row), 1), 11)], dim=1) for row in tokens(12)]
+
+    def without_the_end(model: nn.Module, batch: Any) -> Tensor:
+        return F.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten(), ignore_index=11)
+
+    assert causes(targets.check, Model(), [(row[:, :-1], row[:, 1:]) for row in rows], without_the_end) == ["labels_ignored"]
+
+
+def test_which_sample_belongs_to_which_is_not_asked_of_a_forest() -> None:
+    pictures = torch.randn(24, 32, 6)
+    model = nn.Linear(6, 6)
+
+    def contrastive(model: nn.Module, batch: Tensor) -> Tensor:
+        return F.cross_entropy(0.01 * model(batch) @ model(batch + 0.1).T, torch.arange(len(batch)))
+
+    assert causes(labels.check, model, list(pictures), contrastive) == []
+
+
+@pytest.mark.parametrize("related", [True, False])
+def test_labels_are_looked_at_in_batches_of_different_lengths_too(related: bool) -> None:
+    batches = []
+    for length, row in zip([8, 9, 10, 12] * 6, tokens(13, size=32), strict=True):
+        asked = row[:, 1 : length + 1] if related else torch.randint(12, (len(row), length))
+        batches.append((row[:, :length], asked))
+    assert causes(labels.check, Model(), batches, everywhere) == ([] if related else ["labels_unrelated"])
+
+
+@pytest.mark.parametrize("related", [True, False])
+def test_labels_of_samples_of_different_lengths_are_looked_at_too(related: bool) -> None:
+    batches = []
+    for length, row in zip([8, 9, 10, 12] * 6, tokens(12, size=32), strict=True):
+        batches.append((row[:, :length], row[:, 0] if related else torch.randint(12, (len(row),))))
+    assert causes(labels.check, Model(pooled=True), batches, once_a_row) == ([] if related else ["labels_unrelated"])
+
+
+def test_a_loss_that_falls_to_chance_is_called_too_early_to_tell() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    with torch.no_grad():
+        list(model.parameters())[-1][0] = 8.0
+    batches = [(x, x[:, :4].argmax(dim=1)) for x in torch.randn(24, 64, 8)]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    found = eureka.diagnose(
+        model, batches, loss=lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]), optimizer=optimizer
+    )
+    assert (found.findings[0].cause, found.findings[0].kind) == ("healthy", "learning")
+    assert found.findings[0].sure < 0.7
+    assert "too early to tell" in found.findings[0].evidence[1]

@@ -222,14 +222,18 @@ def _nothing_found(exam: Exam, records: list[CheckRecord]) -> Finding:
     if not exam.finite or not exam.base.finite:
         return values.unexplained(exam)
     gained, left = exam.progress, sum(bool(record.skipped) for record in records)
+    guessing = exam.chance is not None and exam.end > labels.RELATED * exam.chance
     if exam.learning:
-        kind, advice = "learning", "go on."
+        kind, advice = "learning", "go on; diagnose it again when the loss comes to chance." if guessing else "go on."
     elif exam.chance is not None and exam.level < 0.1 * exam.chance:
         kind, advice = "at its floor", "the loss is near zero; look at held-out data."
     else:
         among = " by the checks that could be made" if left else ""
         kind, advice = "waiting", f"the signal is alive and no fault was found{among}: wait, or try remedies with `eureka race`."
-    told = [f"{_level(exam)}; {len(exam.base.losses)} more steps lower it by {percent(gained.share, 2)}."]
+    moved = f"{'lower' if gained.share >= 0 else 'raise'} it by {percent(abs(gained.share), 2)}"
+    told = [f"{_level(exam)}; {len(exam.base.losses)} more steps {moved}."]
+    if exam.learning and guessing:
+        told.append("To fall to chance it need not look at its inputs, so it is too early to tell whether it learns from them.")
     if exam.plain_chance is not None and exam.chance is None:
         told.append(f"Its level is not judged: the loss is not the {exam.plain_name} alone, nor a multiple of it.")
     if kind == "waiting" and (modulus := _modulus(exam, records)) is not None:
@@ -238,7 +242,7 @@ def _nothing_found(exam: Exam, records: list[CheckRecord]) -> Finding:
         told.append(f"{plural(left, 'check')} of {len(records)} could not be made, and would have seen other faults.")
     return Finding(
         cause="healthy",
-        sure=0.9 if kind == "learning" else 0.6,
+        sure=0.9 if kind == "learning" and not guessing else 0.6,
         explains=1.0,
         evidence=tuple(told),
         advice=advice,

@@ -236,7 +236,10 @@ class Exam:
         """
         self.view  # noqa: B018  # finds the head
         with torch.set_grad_enabled(gradients or self.case.step is not None):  # a step of the user's goes backward
-            return self._look(self.case.batches[0] if batch is None else batch, replace, inputs, whole=whole)[0]
+            view, _ = self._look(self.case.batches[0] if batch is None else batch, replace, inputs, whole=whole)
+        if view.head is not None and not gradients:
+            view.head = view.head.detach()
+        return view
 
     def _look(
         self,

@@ -37,6 +37,7 @@ class LossCall:
     given: Tensor
     target: Tensor
     settings: Mapping[str, Any]
+    result: Tensor
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,8 @@ class View:
     """What was seen."""
 
     inputs: tuple[Any, ...] = ()
-    """the positional arguments of the model"""
+    """the positional arguments of the model, in the last pass before the first loss"""
     keywords: Mapping[str, Any] = field(default_factory=dict)
-    output: Any = None
     head: Tensor | None = None
     """what the last product before the loss gives: logits"""
     losses: list[LossCall] = field(default_factory=list)
@@ -81,6 +81,8 @@ class View:
     """tensors in the forward pass that ask for a gradient and are the result of nothing: parameters, whoever holds them"""
     inside: bool = False
     """the model is being called"""
+    accumulated: bool = False
+    """the model was called again after the first loss: on other samples, if gradients are accumulated"""
     products: int = 0
     loss: Tensor | None = None
 
@@ -88,6 +90,11 @@ class View:
     def stretched(self) -> tuple[torch.Size, torch.Size] | None:
         """The shapes of a prediction and a target that are subtracted crosswise, after the last product."""
         return next(((a, b) for after, a, b in self.differences if after == self.products), None)
+
+    @property
+    def loss_on_inputs(self) -> Tensor | None:
+        """The loss on what was seen to enter the model: the first one, if there are others on other samples."""
+        return self.losses[0].result.detach().mean() if self.accumulated else self.loss
 
     @property
     def tokens(self) -> Tensor | None:
@@ -122,7 +129,7 @@ class Listener(TorchFunctionMode):
         if self.view.inside and torch.is_grad_enabled():
             self._keep_leaves(args)
         if name in LOSSES:
-            self._keep_loss(name, args, kwargs)
+            self._keep_loss(name, args, kwargs, result)
         elif name in ATTENTIONS:
             self._keep_attention(args, kwargs, result)
         elif name in CHOICES:
@@ -178,12 +185,12 @@ class Listener(TorchFunctionMode):
         if len(given) == 3 and all(isinstance(one, Tensor) for one in (*given, result)):
             self.view.attentions.append(AttentionCall(tuple(one.detach() for one in given), result.detach()))
 
-    def _keep_loss(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
+    def _keep_loss(self, name: str, args: Any, kwargs: Mapping[str, Any], result: Tensor) -> None:
         names = ("input", "target")
         named = dict(zip(names, args, strict=False)) | dict(kwargs)
         if isinstance(named.get("input"), Tensor) and isinstance(named.get("target"), Tensor):
             settings = {key: value for key, value in named.items() if key not in names}
-            self.view.losses.append(LossCall(name, named["input"], named["target"], settings))
+            self.view.losses.append(LossCall(name, named["input"], named["target"], settings, result))
 
     def _keep_softmax(self, result: Tensor, args: Any, kwargs: Mapping[str, Any]) -> None:
         axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
@@ -218,10 +225,14 @@ def _summed_axis(name: str, args: Any, place: int) -> int | None:
 @contextmanager
 def _entering(model: nn.Module, view: View) -> Iterator[None]:
     def enter(_: nn.Module, args: Any, kwargs: Any) -> None:
-        view.inputs, view.keywords, view.inside = args, kwargs, True
+        if view.losses:
+            view.accumulated = True
+        else:
+            view.inputs, view.keywords = args, kwargs
+        view.inside = True
 
-    def leave(_: nn.Module, __: Any, output: Any) -> None:
-        view.output, view.inside = output, False
+    def leave(_: nn.Module, __: Any, ___: Any) -> None:
+        view.inside = False
 
     handles = [model.register_forward_pre_hook(enter, with_kwargs=True), model.register_forward_hook(leave)]
     try:

@@ -12,6 +12,7 @@ from eureka.doctor.finding import Finding
 from eureka.errors import RequestError
 from eureka.forks.case import Fork, seeded
 from eureka.formats import fixed, number, percent
+from eureka.patching.attach import find_sites
 
 ONE_HOT, UNIFORM = 0.9, 0.95
 FEW = 0.5
@@ -60,7 +61,7 @@ def _softer(exam: Exam, fork: Fork) -> None:
 
 def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:
     """The paper's: near-uniform rows that hardly sharpen, and little gradient at W_Q and W_K; surer if sharper rows give more."""
-    if exam.taken < EARLY or (state.ratio and min(state.ratio) > FEW):
+    if exam.taken < EARLY or (state.ratio and min(state.ratio) > FEW) or _is_frozen(exam):
         return
     wait = _wait(exam, state)
     if wait < PATIENCE or (not math.isfinite(wait) and max(state.sharpness) > DULL):
@@ -70,10 +71,8 @@ def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:
         if math.isfinite(wait)
         else "no layer sharpens"
     )
-    told = [
-        f"The rows of attention are within {percent(max(state.sharpness), 1)} of uniform; at the pace of the next {LONG} steps"
-        f" {pace}."
-    ]
+    near = percent(sharpest, 1) if (sharpest := max(state.sharpness)) >= DULL else f"less than {percent(DULL, 1)}"
+    told = [f"The rows of attention are within {near} of uniform; at the pace of the next {LONG} steps {pace}."]
     sharper = _with_sharper_rows(exam) if state.ratio else None
     helps = sharper is None or ratio_of_flattest(state, sharper) > min(state.ratio)
     if sharper is not None:
@@ -91,6 +90,12 @@ def _flat(exam: Exam, state: AttentionState) -> Iterator[Finding]:
         code='eureka.patch(model, "norm_softmax")' if helps else "",
         numbers={"entropy": min(state.entropy), "wait": wait},
     )
+
+
+def _is_frozen(exam: Exam) -> bool:
+    """Whether attention cannot learn whatever its rows are: none of its parameters asks for a gradient."""
+    weights = [one for site in find_sites(exam.case.model).sites for one in site.module.parameters()]
+    return bool(weights) and not any(one.requires_grad for one in weights)
 
 
 def ratio_of_flattest(state: AttentionState, sharper: AttentionState) -> float:

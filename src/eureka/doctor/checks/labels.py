@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -87,9 +88,11 @@ def labels_of(view: View) -> tuple[Tensor, Tensor] | None:
 def _in_sequences(views: list[View], after: int) -> str | None:
     """What the tokens that a model sees say about the label at a place, if that is nothing."""
     pairs = [pair for view in views if (pair := labels_of(view)) is not None]
-    if len({pair[0].shape[1] for pair in pairs}) != 1:
+    if not pairs:
         return None
-    tokens, labels = (torch.cat(parts).cpu().numpy() for parts in zip(*pairs, strict=True))
+    tokens, labels = (
+        torch.cat(parts).cpu().numpy() for parts in (_filled([one for one, _ in pairs]), _filled([one for _, one in pairs], -1))
+    )
     if (labels >= 0).sum() < LEAST:
         return None
     rng = np.random.default_rng(0)
@@ -102,6 +105,15 @@ def _in_sequences(views: list[View], after: int) -> str | None:
         f"{(labels >= 0).sum():,} labels are no more related to any token up to {LAGS} places {where} them, and occur no more"
         " often among the tokens before them, than labels that were shuffled."
     )
+
+
+def _filled(given: Sequence[Tensor], fill: int | None = None) -> list[Tensor]:
+    """Batches of sequences of one length: shorter ones are filled up at their ends, with 0 or with a token that is not there."""
+    longest = max(one.shape[1] for one in given)
+    if fill is None:
+        fill = 0 if given[0].is_floating_point() else int(max(one.max() for one in given)) + 1
+    short = [(one, (0, 0) * (one.dim() - 2) + (0, longest - one.shape[1])) for one in given]
+    return [one if not missing[-1] else F.pad(one, missing, value=fill) for one, missing in short]
 
 
 def _shuffled(labels: Ints, rng: np.random.Generator) -> Ints:
@@ -192,18 +204,26 @@ def _in_samples(views: list[View]) -> str | None:
 
 def _samples(views: list[View], *, counted: bool = True) -> tuple[Floats, Ints] | None:
     """One row a sample: what the model was given, and the label; None where a sample has no one label."""
-    features, labels = [], []
+    inputs, labels = [], []
     for view in views:
         call = next((one for one in view.losses if one.name in ("cross_entropy", "nll_loss")), None)
         sequence = sequence_of(view)
         given = sequence if sequence is not None else _first(view)
         if call is None or given is None or call.target.dim() != 1 or len(call.target) != len(given):
             return None
-        features.append(_features(given.detach(), counted=counted))
+        if _number_samples(call.target):
+            return None
+        inputs.append(given.detach())
         labels.append(call.target.detach().cpu().numpy())
-    if len({one.shape[1] for one in features}) != 1:
+    if len({(one.dim(), one.shape[2:]) for one in inputs}) != 1:
         return None
+    features = [_features(one, counted=counted) for one in _filled(inputs)]
     return np.concatenate(features)[:MOST], np.concatenate(labels)[:MOST]
+
+
+def _number_samples(target: Tensor) -> bool:
+    """Whether the labels number the samples of the batch: a contrastive loss asks which of them belongs to which."""
+    return len(target) > 1 and torch.equal(target.sort().values, torch.arange(len(target), device=target.device))
 
 
 def _features(given: Tensor, *, counted: bool = True) -> Floats:
@@ -229,9 +249,9 @@ def _in_values(views: list[View], after: int) -> str | None:
     pairs = [
         (x.detach(), call.target.detach()) for x, call in zip(given, calls, strict=True) if x is not None and call is not None
     ]
-    if len(pairs) < len(views) or len({(x.shape[1:], y.shape[1:]) for x, y in pairs}) != 1:
+    if len(pairs) < len(views) or len({(x.dim(), x.shape[2:], y.shape[1:]) for x, y in pairs}) != 1:
         return None
-    x, y = (torch.cat(parts)[:MOST] for parts in zip(*pairs, strict=True))
+    x, y = (torch.cat(parts)[:MOST] for parts in (_filled([x for x, _ in pairs]), [y for _, y in pairs]))
     if len(x) != len(y) or len(x) < LEAST:
         return None
     series = y.dim() == 3 and x.dim() == 3 and y.shape[1] == x.shape[1]

@@ -69,7 +69,7 @@ def _offset_of_values(exam: Exam) -> int | None:
 
 
 def _loss(exam: Exam, replace: object) -> float:
-    loss = exam.peek(replace).loss  # type: ignore[arg-type]
+    loss = exam.peek(replace).loss_on_inputs  # type: ignore[arg-type]
     assert loss is not None
     return float(loss)
 
@@ -209,4 +209,16 @@ def _first(classes: list[int]) -> str:
 def _fills(exam: Exam, token: int, target: Tensor) -> bool:
     """Whether labels are tokens, and this one only fills the ends of rows, as padding does."""
     fill, tokens = exam.once(fill_of), exam.view.tokens
-    return fill is not None and tokens is not None and fill.token == token and 2 * len(target) > tokens.numel()
+    if tokens is None:
+        return False
+    if fill is not None and fill.token == token and 2 * len(target) > tokens.numel():
+        return True
+    return any(
+        len(target) % rows == 0 and _ends_rows((target == token).reshape(rows, -1)) for rows in map(len, exam.view.all_tokens)
+    )
+
+
+def _ends_rows(where: Tensor) -> bool:
+    """Whether these places are the ends of rows, of more than one length, and there are some of them."""
+    ends = where.flip(1).long().cumprod(dim=1).flip(1).bool()
+    return int(where.sum()) >= FEW and torch.equal(where, ends) and len(set(where.sum(dim=1).tolist())) > 1
