@@ -226,7 +226,7 @@ def _nothing_found(exam: Exam, records: list[CheckRecord]) -> Finding:
     if exam.learning:
         kind, advice = "learning", "go on; diagnose it again when the loss comes to chance." if guessing else "go on."
     elif exam.chance is not None and exam.level < 0.1 * exam.chance:
-        kind, advice = "at its floor", "the loss is near zero; look at held-out data."
+        kind, advice = "at its floor", "the loss is below a tenth of chance; look at held-out data."
     else:
         among = " by the checks that could be made" if left else ""
         kind, advice = "waiting", f"the signal is alive and no fault was found{among}: wait, or try remedies with `eureka race`."

@@ -50,13 +50,14 @@ def _constant(exam: Exam) -> Iterator[Finding]:
     if between > 1e-4 * scale:
         yield from _without_effect(exam)
         return
+    nearly = f" to {number(between / scale)} of their size" if between else ""
     yield Finding(
         cause="inputs_constant",
         sure=0.96,
         explains=0.97,
         evidence=(
-            f"All {len(main)} samples of a batch are equal to {number(between / scale)} of their size: the model cannot tell them"
-            " apart, and can learn no more than how often each label occurs.",
+            f"All {len(main)} samples of a batch are equal{nearly}: the model cannot tell them apart, and can"
+            " learn no more than how often each label occurs.",
         ),
         advice="look at how inputs are read, normalised and collated.",
     )

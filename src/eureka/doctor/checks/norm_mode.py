@@ -40,7 +40,8 @@ def _evaluated(exam: Exam, names: list[str]) -> Iterator[Finding]:
         sure=0.94,
         explains=0.96,
         evidence=(
-            f"{listing(names[:3])} normalises by its running statistics while training (evaluation mode), and they are off by"
+            f"{listing(names[:3])} {'normalises by its' if len(names) == 1 else 'normalise by their'} running statistics while"
+            " training (evaluation mode), and those are off by"
             f" {number(apart)} spreads of the batch.{tried}",
         ),
         advice="call model.train() before training, and after every evaluation.",
