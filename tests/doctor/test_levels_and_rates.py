@@ -18,6 +18,7 @@ from eureka.doctor.finding import Diagnosis
 from eureka.doctor.plain_loss import PlainLosses
 from eureka.errors import RequestError
 from eureka.forks.case import Loss, Step, make_case
+from eureka.formats import rate as written
 
 Batch = tuple[Tensor, Tensor]
 NAN = math.nan
@@ -397,6 +398,71 @@ def test_a_cycle_that_is_over_is_a_rate_that_is_too_small() -> None:
     found = eureka.diagnose(model, batches(), loss=plain, optimizer=one_cycle(model, 100))
     assert found.cause == "lr_too_small"
     assert "The schedule is over: its peak was 1e-3." in found.findings[0].evidence[0]
+
+
+def cosine(model: nn.Module, steps: int, warm_up: int = 0, lr: float = 1e-3) -> torch.optim.Optimizer:
+    """After so many steps of a thousand."""
+    optimizer = adamw(model, lr)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda i: min(i / warm_up if warm_up else 1.0, 0.5 + 0.5 * math.cos(math.pi * i / 1000))
+    )
+    for x, y in batches(steps):
+        optimizer.zero_grad()
+        plain(model, (x, y)).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+    return optimizer
+
+
+def test_a_warm_up_from_zero_is_no_schedule_that_has_ended_and_is_judged_at_its_base_rate() -> None:
+    model = small()
+    optimizer = cosine(model, 0, warm_up=100)
+    found = eureka.diagnose(model, batches(), loss=plain, optimizer=optimizer)
+    assert found.healthy
+    assert found.findings[0].kind == "learning"
+    assert found.notes == ("The schedule is warming up, at 0 now; the experiments go on at its base rate, 1e-3.",)
+    assert optimizer.param_groups[0]["lr"] == 0.0
+
+
+def test_a_base_rate_that_is_too_small_is_found_before_the_warm_up_and_raised_with_its_scheduler() -> None:
+    model = small()
+    found = eureka.diagnose(model, batches(), loss=plain, optimizer=cosine(model, 0, warm_up=100, lr=1e-8))
+    assert found.cause == "lr_too_small"
+    assert f"scheduler.base_lrs[i] *= {found.findings[0].numbers['factor']:g}" in found.findings[0].code
+
+
+@pytest.mark.parametrize("of_the_schedule", [True, False], ids=["a factor", "a step"])
+def test_a_warm_up_from_zero_that_cannot_be_judged_is_told_without_code(of_the_schedule: bool) -> None:
+    model = small()
+    optimizer = cosine(model, 0, warm_up=100, lr=1.0 if of_the_schedule else 1e-3)
+    how: dict[str, Any] = {"loss": plain} if of_the_schedule else {"step": step_with(lambda model, optimizer: None)}
+    found = eureka.diagnose(model, batches(), optimizer=optimizer, **how).findings[0]
+    assert "no step was made yet: the schedule is warming up" in found.evidence[0]
+    assert not found.code
+
+
+def test_a_rate_of_zero_after_steps_is_that_of_an_ended_schedule() -> None:
+    model = small()
+    optimizer = cosine(model, 1000, warm_up=100)
+    found = eureka.diagnose(model, batches(), loss=plain, optimizer=optimizer).findings[0]
+    assert "down from 1e-3: the schedule has ended" in found.evidence[0]
+
+
+@pytest.mark.parametrize(("random", "first"), [(False, 1e-4), (True, 1e-3)], ids=["more to learn", "nothing to learn"])
+def test_the_end_of_a_cosine_is_told_and_no_rate_above_its_first_is_advised(random: bool, first: float) -> None:
+    model, data = small(), batches(random=random)
+    found = eureka.diagnose(model, data, loss=plain, optimizer=cosine(model, 996, lr=first)).findings[0]
+    assert found.cause == "lr_too_small"
+    assert "At 3.94" in found.evidence[0]
+    assert f"The schedule is nearly over: it began at {written(first)}." in found.evidence[0]
+    assert found.advice.startswith(f"if the loss is to fall further, begin another schedule at {written(first)}, or ")
+    assert found.code == f"for group in optimizer.param_groups: group['lr'] = {first:g}  # and no more scheduler.step()"
+
+
+def test_the_first_steps_of_a_warm_up_are_no_end_of_a_schedule() -> None:
+    model = small()
+    exam = exam_of(model=model, optimizer=cosine(model, 3, warm_up=500))
+    assert not rate._end_of_schedule(exam)
 
 
 @pytest.mark.filterwarnings("ignore:Detected call of")  # it is a copy of the optimiser that steps

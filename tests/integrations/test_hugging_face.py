@@ -99,6 +99,19 @@ def test_events_are_those_of_the_losses_that_the_trainer_logged(tmp_path: Path, 
     assert any("eureka/onset" in line for line in job.state.log_history)
 
 
+def test_a_loss_that_the_trainer_logs_as_nan_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = trainer(gpt2(), tmp_path, max_steps=8, logging_steps=1, save_strategy="no")
+    job.add_callback(callback := HuggingFaceCallback(job, every=None))
+    log = job.log
+
+    def planted(logs: dict[str, float], start_time: float | None = None) -> None:
+        log(logs | ({"loss": float("nan")} if "loss" in logs and job.state.global_step > 4 else {}), start_time)
+
+    monkeypatch.setattr(job, "log", planted)
+    job.train()
+    assert [(event.name, event.plateau.start) for event in callback.events] == [("no_number", 5)]
+
+
 def test_a_run_that_is_resumed_goes_on_where_it_was(tmp_path: Path) -> None:
     def run(folder: Path, resume: str | None = None) -> Any:
         model = gpt2()

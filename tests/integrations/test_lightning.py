@@ -73,6 +73,17 @@ def test_a_leap_is_told_while_training_goes_on(tmp_path: Path) -> None:
     assert callback.events == told
 
 
+def test_a_loss_that_becomes_nan_is_told_and_training_goes_on(tmp_path: Path) -> None:
+    class Broken(Module):
+        def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+            return super().training_step(batch, batch_idx) * (1.0 if self.global_step < 4 else float("nan"))
+
+    callback = LightningCallback(every=None)
+    trainer = fit(Broken(), callback, tmp_path, 12, enable_checkpointing=False)
+    assert [(event.name, event.plateau.start) for event in callback.events] == [("no_number", 5)]
+    assert trainer.global_step == 12
+
+
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_the_loss_is_that_of_a_batch_however_many_are_accumulated(accumulate: int, tmp_path: Path) -> None:
     callback = LightningCallback(every=None)

@@ -81,6 +81,48 @@ def test_a_loss_that_is_not_finite_is_passed_over() -> None:
         assert monitor.update(0, math.nan) is None
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_becomes_no_number_is_told_once_and_watched_on(value: float, caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Event] = []
+    logged: list[tuple[dict[str, float], int]] = []
+    with Monitor(make(), every=None, on_event=told.append, log=lambda scalars, step: logged.append((scalars, step))) as monitor:
+        for step in range(300):
+            monitor.update(step, 2.3 if step < 150 else value)
+    (event,) = [one for one in monitor.events if one.name == "no_number"]
+    assert event is told[-1]
+    assert (event.step, event.plateau.start) == (152, 150)
+    assert logged[-1] == ({"eureka/no_number": 150.0}, 152)
+    assert [record.message for record in caplog.records] == ["loss: no number (nan or inf) from step 150 on"]
+
+
+def test_single_losses_that_are_no_numbers_are_passed_over() -> None:
+    with Monitor(make(), every=None) as monitor:
+        for step in range(60):
+            monitor.update(step, math.nan if step % 3 else 1.0 / (1 + step))
+    assert "no_number" not in [event.name for event in monitor.events]
+
+
+def test_losses_that_are_no_numbers_are_counted_on_after_a_restart() -> None:
+    first, second = Monitor(make(), every=None), Monitor(make(), every=None)
+    first.update(7, math.nan)
+    first.update(8, math.nan)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict(), allow_nan=False)))
+    event = second.update(9, math.nan)
+    assert event is not None
+    assert (event.name, event.plateau.start) == ("no_number", 7)
+
+
+def test_an_on_event_that_fails_does_not_stop_training(caplog: pytest.LogCaptureFixture) -> None:
+    def on_event(event: Event) -> None:
+        raise RuntimeError("no mail")
+
+    with Monitor(make(), every=None, on_event=on_event) as monitor:
+        for step in range(3):
+            monitor.update(step, math.nan)
+    assert [event.name for event in monitor.events] == ["no_number"]
+    assert caplog.records[-1].message == "on_event failed at no_number (RuntimeError: no mail)."
+
+
 class Positioned(nn.Module):
     """Tokens and learned positions, before two blocks."""
 

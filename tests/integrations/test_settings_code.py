@@ -71,8 +71,67 @@ def test_a_cycle_is_made_anew_and_other_code_stays() -> None:
 def test_a_schedule_that_has_ended_is_not_stepped_on() -> None:
     optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1e-3)
     lr_scheduler.LambdaLR(optimizer, lambda step: 0.0)
+    optimizer.step()
     code = "for group in optimizer.param_groups: group['lr'] = 0.001"
     assert settings_code(code, given(optimizer)) == f"{code}  # and no more scheduler.step()"
+
+
+def test_a_schedule_that_is_nearly_over_is_not_stepped_on_and_its_base_rate_is_not_raised() -> None:
+    optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1e-3)
+    lr_scheduler.LambdaLR(optimizer, lambda step: 1e-5)
+    code = "for group in optimizer.param_groups: group['lr'] = 0.001"
+    assert settings_code(code, given(optimizer)) == f"{code}  # and no more scheduler.step()"
+    assert settings_code(TIMES, given(optimizer)) == "optimizer, scheduler = …  # made anew, at 1000 times the rate"
+
+
+def test_a_warm_up_from_zero_is_stepped_on_at_another_base_rate() -> None:
+    optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1e-3)
+    scheduler = lr_scheduler.LambdaLR(optimizer, lambda step: min(step / 4, 1.0))
+    code = "for group in optimizer.param_groups: group['lr'] = 0.01"
+    exec(settings_code(code, given(optimizer)), {"optimizer": optimizer, "scheduler": scheduler})
+    for _ in range(4):
+        optimizer.step()
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.01
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_parameters_that_are_added_to_an_optimiser_follow_the_schedule_of_the_others(name: str) -> None:
+    torch.manual_seed(0)
+    first, last = nn.Linear(4, 8), nn.Linear(8, 3)
+    model = nn.Sequential(first, nn.Tanh(), last)
+    optimizer = SGD(first.parameters(), lr=0.1)
+    scheduler = SCHEDULERS[name](optimizer)
+    batches = [(x, x[:, :3].argmax(dim=1)) for x in torch.randn(24, 16, 4)]
+    found = eureka.diagnose(
+        model,
+        batches,
+        loss=lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1]),
+        optimizer=optimizer,
+    )
+    (code,) = [one.code for one in found.findings if one.cause == "not_in_optimizer"]
+    exec(code, {"optimizer": optimizer, "model": model})
+    before = last.weight.detach().clone()
+    for x, y in batches[:2]:
+        nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+    assert not torch.equal(before, last.weight)
+    assert len(optimizer.param_groups) == (2 if scheduler is None else 1)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_parameters_that_the_optimiser_of_a_trainer_lacks_are_trained_from_then_on(tmp_path: Path) -> None:
+    trainer = hugging_face(tmp_path)
+    trainer.optimizer = SGD(trainer.model.transformer.wte.parameters(), lr=0.1)
+    trainer.lr_scheduler = lr_scheduler.LambdaLR(trainer.optimizer, lambda step: 1.0)
+    code = "optimizer.add_param_group({'params': [p for p in model.parameters() if id(p) not in known]})"
+    exec(settings_code(code, hand_over(trainer)), {"trainer": trainer})
+    before = trainer.model.transformer.ln_f.weight.detach().clone()
+    assert trained_at(trainer) == [0.1] * 10
+    assert not torch.equal(before, trainer.model.transformer.ln_f.weight)
 
 
 def hugging_face(folder: Path, **settings: Any) -> Any:

@@ -45,12 +45,13 @@ class Fall:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A plateau was entered, or a moment is over."""
+    """A plateau was entered, a moment is over, or the loss is no number any more (which a `Monitor` tells)."""
 
-    name: Literal["plateau_entered", "eureka"]
+    name: Literal["plateau_entered", "eureka", "no_number"]
     step: float
     """The step of the update that returned the event."""
     plateau: Plateau
+    """Of ``no_number``: from where on there is none, at a level of nan."""
     moment: EurekaMoment | None = None
 
 

@@ -38,6 +38,8 @@ class Given:
     """a line of code that changes the rate of a trainer, with {change} in the place of "*= 10"; empty without a trainer"""
     decay_by_hand: str = ""
     """the same for the weight decay, with {value} in the place of a number"""
+    parameters_by_hand: str = ""
+    """a line that gives the optimiser of a trainer the parameters that it lacks; empty without a trainer"""
 
     @property
     def trained_by(self) -> Optimizer | None:
@@ -71,7 +73,20 @@ def hand_over(
         return from_module(model, batches, optimizer, log)
     if batches is None:
         raise RequestError("batches is missing; pass a list of batches or a DataLoader.")
-    return Given(model=model, batches=batches, loss=loss, step=step, optimizer=optimizer, log=log)
+    if step is not None or optimizer is None:  # a step may move the rates of the user's optimiser itself
+        return Given(model=model, batches=batches, loss=loss, step=step, optimizer=optimizer, log=log)
+    from eureka.forks.rates import warmed_up
+
+    warm, notes = warmed_up(optimizer)
+    return Given(
+        model=model,
+        batches=batches,
+        loss=loss,
+        optimizer=warm,
+        log=log,
+        notes=notes,
+        own_optimizer=None if warm is optimizer else optimizer,
+    )
 
 
 def is_trainer(model: Any) -> bool:

@@ -49,6 +49,7 @@ def from_trainer(trainer: Any, batches: Any, log: Any) -> Given:
         adopt=partial(_adopt, trainer, own),
         rate_by_hand=_rate_by_hand(trainer),
         decay_by_hand=_decay_by_hand(trainer),
+        parameters_by_hand=_parameters_by_hand(trainer),
     )
 
 
@@ -71,6 +72,15 @@ def _decay_by_hand(trainer: Any) -> str:
         return "trainer.args.weight_decay = {value}  # before train()"
     groups = "trainer.optimizer.param_groups" if trainer.optimizer is not None else "trainer.create_optimizer().param_groups"
     return f"for group in {groups}: group['weight_decay'] = min(group['weight_decay'], {{value}})"
+
+
+def _parameters_by_hand(trainer: Any) -> str:
+    """How the optimiser gets what it lacks: in a group that it has, as a scheduler knows no others."""
+    made = "trainer.optimizer" if trainer.optimizer is not None else "trainer.create_optimizer()"
+    return (
+        f"groups = {made}.param_groups; known = {{id(p) for group in groups for p in group['params']}};"
+        " groups[0]['params'] += [p for p in trainer.model.parameters() if id(p) not in known]"
+    )
 
 
 def _adopt(trainer: Any, optimizer: Optimizer) -> Callable[[], None]:

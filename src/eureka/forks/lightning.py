@@ -61,6 +61,7 @@ def from_module(module: Any, data: Any, optimizer: Optimizer | None, log: Any) -
         forgets="" if optimizer is own and _is_fitting(trainer) else FORGETS,
         rate_by_hand="lr {change}  # in configure_optimizers",
         decay_by_hand="weight_decay = {value}  # in configure_optimizers",
+        parameters_by_hand="optimizer = …  # over self.parameters(), in configure_optimizers",
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from eureka.formats import rate
@@ -16,6 +16,10 @@ Schedule = Callable[[int], float]
 """The rate of a step."""
 POINTS = 200
 """Steps of a long schedule that its mean is taken over."""
+OVER = 0.03
+"""A rate below this share of the one that its schedule began with is that of the schedule's end, where it is no warm-up."""
+FACTOR = 0.5
+"""A base rate from here on is a factor of the schedule and no rate: the original Transformer's is 1."""
 
 
 def lasting_rate(schedule: Schedule, now: int, steps: int) -> tuple[float, str]:
@@ -41,6 +45,30 @@ def lasting_rate(schedule: Schedule, now: int, steps: int) -> tuple[float, str]:
 
 def _note(state: str, mean: float) -> str:
     return f"The schedule {state}; the experiments go on at its mean, {_told(mean)}."
+
+
+def first_rate(group: Mapping[str, Any]) -> float:
+    """The rate of a group that its schedule began with, or the peak of a cycle; 0 if no scheduler has left it."""
+    return float(group.get("max_lr", group.get("initial_lr", 0.0)))
+
+
+def begins_at_zero(optimizer: Optimizer) -> bool:
+    """Whether a schedule is at its beginning and has set every rate to 0: a warm-up, before the first step."""
+    groups = optimizer.param_groups
+    begun = bool(optimizer.state) or getattr(optimizer, "_opt_called", False)  # a scheduler has torch take note of steps
+    return not begun and not any(group["lr"] for group in groups) and any(first_rate(group) for group in groups)
+
+
+def warmed_up(optimizer: Optimizer) -> tuple[Optimizer, tuple[str, ...]]:
+    """The optimiser as it is, or, where a warm-up begins at 0, one over the same parameters at the base rates; and notes."""
+    others = not type(optimizer).__module__.startswith("torch.optim") or isinstance(optimizer, LBFGS)  # they hold more
+    if others or not begins_at_zero(optimizer):
+        return optimizer, ()
+    rates = [first_rate(group) for group in optimizer.param_groups]
+    if max(rates) >= FACTOR:
+        return optimizer, ()
+    note = f"The schedule is warming up, at 0 now; the experiments go on at its base rate, {_told(max(rates))}."
+    return with_rates(optimizer, rates), (note,)
 
 
 def _told(value: float) -> str:

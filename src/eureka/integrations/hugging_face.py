@@ -112,8 +112,8 @@ class HuggingFaceCallback(TrainerCallback, ExportableState):
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Scalars | None = None, **rest: Any
     ) -> None:
-        if self.monitor is not None and logs is not None and math.isfinite(loss := float(logs.get("loss", math.nan))):
-            self.monitor.update(state.global_step, loss)
+        if self.monitor is not None and logs is not None and "loss" in logs:
+            self.monitor.update(state.global_step, float(logs["loss"]))
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
         if self.monitor is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +85,9 @@ class LightningCallback(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if self.monitor is not None and isinstance(loss, Tensor) and math.isfinite(value := loss.item()):
+        if self.monitor is not None and isinstance(loss, Tensor):
             # Lightning divides the loss by the number of accumulated batches
-            self.monitor.update(trainer.global_step, value * trainer.accumulate_grad_batches)
+            self.monitor.update(trainer.global_step, loss.item() * trainer.accumulate_grad_batches)
         self._flush(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -9,9 +10,12 @@ from typing import Any
 
 from torch import nn
 
+from eureka.curves.following import BROKEN
+from eureka.curves.moment import Plateau
 from eureka.curves.online import Event, OnlineDetector
 from eureka.errors import EurekaError, RequestError
 from eureka.forks.given import Given
+from eureka.formats import step as written
 from eureka.integrations.rescue import LOGGER, SHARE, Rescue, RescueRecord, as_mode
 from eureka.patching.patch import Patched
 from eureka.probes.attention import AttentionProbe
@@ -33,7 +37,7 @@ class Monitor:
         every: steps between two probes of the attention; None for none
         patched: a patch whose schedule is saved and restored with the monitor
         log: called with (scalars, step) for every record of the probe and every event
-        on_event: called with every event: a plateau has begun, a Eureka-moment has ended
+        on_event: called with every event: a plateau has begun, a Eureka-moment has ended, the loss is no number any more
         per_layer: log every measure of every layer; otherwise their means
         rescue: what to do at a plateau: "off"; "advise" says why it is stuck; "race" also tries remedies on copies; "apply"
             goes on with the winner. It needs `given`
@@ -43,7 +47,7 @@ class Monitor:
             raced later, if it lasts
 
     It never stops a training run: what cannot be measured is said once, as a warning of the logger "eureka", and the loss is
-    watched on.
+    watched on. An `on_event` that fails is told there too.
 
     >>> import torch
     >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
@@ -69,6 +73,7 @@ class Monitor:
     ) -> None:
         self.detector = OnlineDetector()
         self.events: list[Event] = []
+        self._broken: list[float] = []  # the steps of the last losses, as long as they are no numbers
         self.patched, self._log, self._on_event = patched, log or (lambda scalars, step: None), on_event
         self._per_layer = per_layer
         if as_mode(rescue) != "off" and given is None:
@@ -95,7 +100,7 @@ class Monitor:
 
     def update(self, step: int, loss: float) -> Event | None:
         """Take the loss of a step; the event that it completes, if any."""
-        event = self.detector.update(step, loss)
+        event = self.detector.update(step, loss) or self._no_number(step, loss)
         if event is not None:
             self.events.append(event)
             self._tell(event_scalars(event), step)
@@ -103,13 +108,32 @@ class Monitor:
                 if self.records and (told := self.records[-1].sentence):
                     LOGGER.info("%s", told)
                 self._rescue(self.rescue.at_plateau, step)
-            if self._on_event is not None:
-                self._on_event(event)
+            self._call(event)
         elif self.detector.resting and self.rescue.is_due(step):
             self._rescue(self.rescue.go_on, step)
         if not self.detector.resting:
             self.rescue.pending = ()
         return event
+
+    def _no_number(self, step: int, loss: float) -> Event | None:
+        """An event once so many losses in a row are no numbers as `eureka detect --watch` waits for."""
+        if math.isfinite(loss):
+            self._broken = []
+        elif len(self._broken) < BROKEN:
+            self._broken.append(float(step))
+            if len(self._broken) == BROKEN:
+                first = self._broken[0]
+                LOGGER.warning("loss: no number (nan or inf) from step %s on", written(first))
+                return Event(name="no_number", step=float(step), plateau=Plateau(start=first, end=float(step), level=math.nan))
+        return None
+
+    def _call(self, event: Event) -> None:
+        """Hand an event to the user's function; if that fails, training goes on."""
+        try:
+            if self._on_event is not None:
+                self._on_event(event)
+        except Exception as error:
+            LOGGER.warning("on_event failed at %s (%s: %s).", event.name, type(error).__name__, error)
 
     def _rescue(self, look: Callable[[int], RescueRecord | None], step: int) -> None:
         """Look at the run with nothing attached to its model meanwhile."""
@@ -136,6 +160,7 @@ class Monitor:
             "probe": None if self.probe is None else self.probe.state_dict(),
             "patched": None if self.patched is None else self.patched.state_dict(),
             "rescue": self.rescue.state_dict(),
+            "broken": list(self._broken),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -146,6 +171,7 @@ class Monitor:
             self.patched.load_state_dict(state["patched"])
         if "rescue" in state:  # a checkpoint of an older version has none
             self.rescue.load_state_dict(state["rescue"])
+        self._broken = list(state.get("broken", ()))
 
     def close(self) -> None:
         """Detach the probe from the model; the patch stays."""
@@ -178,6 +204,8 @@ def _as_given(given: Callable[[], Given | Mapping[str, Any]] | None) -> Callable
 
 def event_scalars(event: Event) -> Scalars:
     """An event as numbers, for loggers that take nothing else."""
+    if event.name == "no_number":
+        return {"eureka/no_number": event.plateau.start}
     if event.moment is None:
         return {"eureka/plateau_start": event.plateau.start, "eureka/plateau_level": event.plateau.level}
     moment = event.moment

@@ -11,6 +11,7 @@ from eureka.doctor.changes import both, fresh, rate_of, rate_times
 from eureka.doctor.exam import GUESSING, LONG, SHORT, TINY, Exam, mean
 from eureka.doctor.finding import Finding
 from eureka.forks.case import Fork
+from eureka.forks.rates import OVER, begins_at_zero, first_rate
 from eureka.forks.trial import Change, Gain, Trace, gain
 from eureka.formats import few, listing, number, percent, rate
 
@@ -35,6 +36,8 @@ MUCH, MOST = 0.1, 0.5
 """The share of the gradient that such a group has, if it matters; and if it matters without a trial that shows it."""
 HELPS = 0.02
 """A trial that ends this much lower helps."""
+FAR = 1e3
+"""Where a schedule is over, only rates that are so many times as high as its first speak against that one."""
 REACHED = 1.5
 """A warm-up ends at its first rate, which is as good as one that is up to this many times higher."""
 
@@ -55,8 +58,7 @@ def _rates(exam: Exam) -> list[float]:
 
 def _first_rate(exam: Exam) -> float:
     """The rate that a schedule began with, or the peak of a cycle; 0 if no scheduler has left it."""
-    groups = exam.case.optimizer.param_groups
-    return max((float(group.get("max_lr", group.get("initial_lr", 0.0))) for group in groups), default=0.0)
+    return max((first_rate(group) for group in exam.case.optimizer.param_groups), default=0.0)
 
 
 def _ended(exam: Exam) -> bool:
@@ -64,11 +66,36 @@ def _ended(exam: Exam) -> bool:
     return any("max_lr" in group and group["lr"] < group.get("initial_lr", 0.0) for group in exam.case.optimizer.param_groups)
 
 
+def _end_of_schedule(exam: Exam) -> str:
+    """A sentence, where the rate is that of the end of a schedule; one that rises still, or may, gets none."""
+    now, first = max(_rates(exam)), _first_rate(exam)
+    if _ended(exam):
+        return f" The schedule is over: its peak was {rate(first)}."
+    lowered = exam.taken > 0 and 0 < now < OVER * first and not _will_reach(exam, first / now)
+    return f" The schedule is nearly over: it began at {rate(first)}." if lowered else ""
+
+
+def _another(lr: float) -> str:
+    """What to do after the end of a schedule."""
+    return f"if the loss is to fall further, begin another schedule at {rate(lr)}, or train with a longer one."
+
+
 def _zero(exam: Exam) -> Finding | None:
     used = exam.base.rates
     if not used or max(used) > 0:
         return None
     first = _first_rate(exam)
+    if begins_at_zero(exam.case.optimizer):
+        return Finding(
+            cause="lr_too_small",
+            sure=0.8,
+            explains=1.0,
+            evidence=(
+                f"The learning rate is 0 in every group, and no step was made yet: the schedule is warming up (its base rate is"
+                f" {rate(first)}). At 0 the weights do not move, and nothing is judged.",
+            ),
+            advice="make some steps of the warm-up, and diagnose then.",
+        )
     came = f", down from {rate(first)}: the schedule has ended" if first > 0 else ""
     return Finding(
         cause="lr_too_small",
@@ -159,17 +186,17 @@ def _standing(exam: Exam) -> Finding | None:
     half = any(torch.finfo(one.dtype).bits <= 16 for one in exam.case.model.parameters())  # there it may be rounding
     if not exam.step_size or used < 0.05 * computed or half:
         return None
-    steps = 0.01 / exam.step_size
+    steps, over, first = 0.01 / exam.step_size, _end_of_schedule(exam), _first_rate(exam)
     return Finding(
         cause="lr_too_small",
         sure=0.9,
         explains=0.9,
         evidence=(
             f"At {rate(max(_rates(exam)))} a step changes the weights by {number(exam.step_size)} of their size, where a"
-            f" thousandth is usual: {steps:,.0f} steps in one direction would change them by a hundredth.",
+            f" thousandth is usual: {steps:,.0f} steps in one direction would change them by a hundredth.{over}",
         ),
-        advice="raise the learning rate by powers of ten until the loss moves.",
-        code="for group in optimizer.param_groups: group['lr'] *= 1000",
+        advice=_another(first) if over else "raise the learning rate by powers of ten until the loss moves.",
+        code=f"for group in optimizer.param_groups: group['lr'] {f'= {first:g}' if over else '*= 1000'}",
         numbers={"step_size": exam.step_size},
     )
 
@@ -179,24 +206,26 @@ def _larger(exam: Exam, size: float) -> Iterator[tuple[float, Change]]:
     now, first = max(_rates(exam)), _first_rate(exam)
     if first > 10 * now > 0:
         yield first / now, rate_of(first)
+    least = FAR * first if _end_of_schedule(exam) else 0.0
     furthest = min(14, max(1, round(math.log10(0.01 / max(size, 1e-16)))))
     for power in range(furthest, max(furthest - 2, 0), -1):
-        yield 10.0**power, rate_times(10.0**power)
+        if 10.0**power * now > least:
+            yield 10.0**power, rate_times(10.0**power)
 
 
 def _small_finding(exam: Exam, factor: float, found: Gain, count: int) -> Finding:
-    over = f" The schedule is over: its peak was {rate(_first_rate(exam))}." if _ended(exam) else ""
+    over, now = _end_of_schedule(exam), max(_rates(exam))
     return Finding(
         cause="lr_too_small",
         sure=0.9,
         explains=0.95,
         evidence=(
-            f"At {rate(max(_rates(exam)))} the loss falls by {percent(max(exam.progress.share, 0.0), 2)} in"
+            f"At {rate(now)} the loss falls by {percent(max(exam.progress.share, 0.0), 2)} in"
             f" {len(exam.base.losses)} steps; at {factor:,.0f} times that rate by {percent(found.share, 1)} in {count}.{over}",
             f"A step changes the weights by {number(exam.step_size)} of their size; a thousandth is usual.",
         ),
-        advice=f"{'begin another schedule, or ' if over else ''}raise the learning rate about {factor:,.0f} times.",
-        code=f"for group in optimizer.param_groups: group['lr'] *= {factor:g}",
+        advice=_another(factor * now) if over else f"raise the learning rate about {factor:,.0f} times.",
+        code=f"for group in optimizer.param_groups: group['lr'] {f'= {factor * now:g}' if over else f'*= {factor:g}'}",
         numbers={"factor": factor, "gain": found.share, "step_size": exam.step_size},
     )
 
