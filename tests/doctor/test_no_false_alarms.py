@@ -454,6 +454,14 @@ def test_a_class_that_ends_every_row_is_a_class() -> None:
     assert causes(targets.check, Model(), [(row[:, :-1], row[:, 1:]) for row in rows], without_the_end) == ["labels_ignored"]
 
 
+def test_a_class_of_rows_that_is_ignored_is_a_class() -> None:
+    def without_the_first(model: nn.Module, batch: Any) -> Tensor:
+        return F.cross_entropy(model(batch[0]), batch[1], ignore_index=0)
+
+    batches = [(row, row[:, 0] % 2) for row in tokens()]
+    assert causes(targets.check, Model(2, pooled=True), batches, without_the_first) == ["labels_ignored"]
+
+
 def test_which_sample_belongs_to_which_is_not_asked_of_a_forest() -> None:
     pictures = torch.randn(24, 32, 6)
     model = nn.Linear(6, 6)

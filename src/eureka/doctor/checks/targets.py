@@ -220,5 +220,7 @@ def _fills(exam: Exam, token: int, target: Tensor) -> bool:
 
 def _ends_rows(where: Tensor) -> bool:
     """Whether these places are the ends of rows, of more than one length, and there are some of them."""
+    if where.shape[1] < 2:  # one label a row has no end
+        return False
     ends = where.flip(1).long().cumprod(dim=1).flip(1).bool()
     return int(where.sum()) >= FEW and torch.equal(where, ends) and len(set(where.sum(dim=1).tolist())) > 1
