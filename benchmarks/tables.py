@@ -45,9 +45,11 @@ def filled(text: str) -> str:
 
 
 def summarised(name: str, text: str) -> str:
-    """The summary.json of a committed study with its figures as they are today."""
+    """The summary.json of a committed study with its figures as they are today, and its folder as its README names it."""
     found = summarise_runs(committed_runs(name))
     figures = {
+        "folder": f"runs/{name}",
+        "report": f"runs/{name}/report.html",
         "rows": [cell.to_json() for cell in found.cells],
         "comparisons": [one.to_json() for one in found.comparisons],
         "over_rates": [one.to_json() for one in found.over_rates],

@@ -156,7 +156,9 @@ def test_what_is_wrong_with_a_name_is_one_sentence(name: str) -> None:
 
 
 def test_a_task_and_a_model_of_ones_own_make_a_run(folder: Path, tiny: RunConfig) -> None:
-    config = tiny.but({"task.name": "my_parts:FewTiles", "task.noise": 0.25, "model.name": "my_parts:Flat"})
+    config = tiny.but(
+        {"task.name": "my_parts:FewTiles", "task.noise": 0.25, "model.name": "my_parts:Flat", "attention.name": "softmax"}
+    )
     assert config.to_json()["task"] == {"name": "my_parts:FewTiles", "noise": 0.25}
     assert TASKS.entry("my_parts:FewTiles").foreign
     assert MODELS.entry("my_parts:Flat").foreign
