@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.committed import RESULTS, STUDIES, committed_runs
-from benchmarks.tables import MARK, filled, printed
+from benchmarks.tables import MARK, filled, printed, summarised
 from eureka.errors import RequestError
 
 READMES = sorted(RESULTS.rglob("README.md"))
@@ -32,3 +32,9 @@ def test_the_table_counts_the_committed_runs() -> None:
 def test_an_unknown_study_lists_the_nearest() -> None:
     with pytest.raises(RequestError, match="did you mean 'every_rate/tiles'"):
         printed("every_rate/tile")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_summary_is_what_the_command_makes_of_its_runs(name: str) -> None:
+    text = (RESULTS / name / "summary.json").read_text(encoding="utf-8")
+    assert summarised(name, text.replace(f"runs/{name}", "/home/somebody")) == text
