@@ -69,7 +69,7 @@ def test_the_losses_of_an_existing_config_are_as_recorded(name: str, tmp_path: P
     if machine() == recorded["machine"]:
         assert found == recorded["losses"][name]  # bit for bit
     values = [[[float.fromhex(value) for value in pair] for pair in record] for record in (found, recorded["losses"][name])]
-    np.testing.assert_allclose(values[0], values[1], rtol=2e-4)
+    np.testing.assert_allclose(values[0], values[1], rtol=2e-3)  # another processor rounds otherwise: up to 3e-4 has been seen
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
