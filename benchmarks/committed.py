@@ -24,6 +24,8 @@ STUDIES = {
     "every_rate/wider": "every_rate/wider.yaml",
     "every_rate/paper_scale": "every_rate/paper_scale.yaml",
     "every_rate/to_the_end": "every_rate/to_the_end.yaml",
+    "every_rate/new_seeds/main": "every_rate/new_seeds/main.yaml",
+    "every_rate/new_seeds/moving": "every_rate/new_seeds/moving.yaml",
     "window_sum": "window_sum/study.yaml",
     "in_context/induction": "in_context/induction.yaml",
     "in_context/gpt2_induction": "in_context/gpt2_induction.yaml",

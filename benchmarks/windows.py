@@ -69,11 +69,15 @@ TITLES = {
 OTHERS = {
     "every_rate/resnet": "a ResNet-9 on the paper's pictures",
     "every_rate/to_the_end": "noisy tiles without the early stop",
+    "every_rate/new_seeds/main": "the paper's pictures, new seeds",
+    "every_rate/new_seeds/moving": "the paper's pictures at moving places, new seeds",
 }
-"""The studies that have no panel, and what the table of all runs calls them."""
+"""The studies that have no panel, and what the tables call them."""
 DRAWN = tuple(TITLES)
 SEEDED = (*DRAWN[:5], "every_rate/chains")
 """Those with five seeds or more of every arm of `TOLD`: the studies of the tables in the README of the project."""
+NEW_SEEDS = ("every_rate/new_seeds/main", "every_rate/new_seeds/moving")
+"""Those that ask again what others left open, at seeds that were not looked at before."""
 WHOLE = {
     "every_rate/tiles": "tiles",
     "every_rate/digits": "digits",
@@ -102,7 +106,7 @@ def window(name: str) -> Window:
     arms = {arm.label: arm for arm in _arms(name) if arm.ended}
     rates = sorted({lr for label in ARMS if label in arms for lr in arms[label].ended})
     lines = {label: [arms[label].cells.get(lr) if label in arms else None for lr in rates] for label in ARMS}
-    return Window(TITLES[name], rates, lines)
+    return Window((TITLES | OTHERS)[name], rates, lines)
 
 
 def _arms(name: str) -> Sequence[Arm]:
@@ -162,13 +166,13 @@ def of_starts(names: Sequence[str], labels: Sequence[str]) -> str:
     return _markdown(["", "rates", *(ARMS[label] for label in labels)], [_line(window(name), labels) for name in names])
 
 
-def of_verdicts() -> str:
-    """How many times sooner than the default, each at its own best rate, as Markdown; a line for each study of `SEEDED`."""
+def of_verdicts(names: Sequence[str]) -> str:
+    """How many times sooner than the default, each at its own best rate, as Markdown; a line for each study."""
     lines = []
-    for name in SEEDED:
+    for name in names:
         found = {(one.baseline.label, one.arm.label): one for one in compare_arms(group_runs(committed_runs(name)))}
         compared = [found[TOLD[0], label] for label in TOLD[1:]]
-        lines.append([TITLES[name], str(compared[0].baseline_runs), *map(_sooner, compared)])
+        lines.append([(TITLES | OTHERS)[name], str(compared[0].baseline_runs), *map(_sooner, compared)])
     return _markdown(["", "seeds", *(ARMS[label] for label in TOLD[1:])], lines)
 
 
@@ -204,7 +208,7 @@ def of_runs() -> str:
         hours = sum(outcome.seconds for outcome in ended) / 3600
         folder = name.removeprefix("every_rate/")
         lines.append(
-            [f"[{OTHERS.get(name) or TITLES[name]}]({folder}/README.md)", f"{len(ended):,}", f"{planned:,}", f"{hours:.1f}"]
+            [f"[{(TITLES | OTHERS)[name]}]({folder}/README.md)", f"{len(ended):,}", f"{planned:,}", f"{hours:.1f}"]
         )
     return _markdown(["", "runs", "planned", "hours of one core"], lines)
 
@@ -225,7 +229,9 @@ def _leaps(cells: Sequence[Cell]) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "claim": lambda: of_starts(SEEDED, TOLD),
     "starts": lambda: of_starts(DRAWN, tuple(ARMS)),
-    "sooner": of_verdicts,
+    "sooner": lambda: of_verdicts(SEEDED),
+    "again": lambda: of_starts(NEW_SEEDS, TOLD),
+    "sooner_again": lambda: of_verdicts(NEW_SEEDS),
     "fixes": of_fixes,
     "runs": of_runs,
 }
