@@ -260,6 +260,29 @@ def test_positions_that_are_fixed_count_and_two_kinds_count_together() -> None:
     assert share.content == pytest.approx(rms(model.embed(x)), rel=1e-5)
 
 
+class EncoderDecoder(nn.Module):
+    """Embeds what both sides read before the encoder attends, as most code around `nn.Transformer` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(5, 16)
+        self.source_places, self.target_places = nn.Parameter(0.3 * normal(N, 16)), nn.Parameter(normal(N, 16, seed=1))
+        self.transformer = nn.Transformer(16, 2, 1, 1, 32, batch_first=True)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        source, target = self.embed(source) + self.source_places, self.embed(target) + self.target_places[: target.shape[1]]
+        return self.transformer(source, target)
+
+
+@pytest.mark.parametrize("length", [N, 4])
+@torch.no_grad()
+def test_positions_of_a_decoder_that_embeds_first_are_not_those_of_the_first_attention(length: int) -> None:
+    model, source = EncoderDecoder(), normal(B, N, 5)
+    share = eureka.position_share(model, {"source": source, "target": normal(B, length, 5, seed=1)})
+    assert (share.site, share.parameters) == ("transformer.encoder.layers.0.self_attn", ["source_places"])
+    assert [share.position, share.content] == pytest.approx([rms(model.source_places), rms(model.embed(source))], rel=1e-5)
+
+
 @torch.no_grad()
 def test_the_share_of_the_logits_is_that_of_the_first_attention() -> None:
     model, x = made()

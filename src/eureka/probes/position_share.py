@@ -28,7 +28,7 @@ from eureka.errors import RequestError
 from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.additions import Addition
 from eureka.probes.capture import left_alone, run_model, sites_of
-from eureka.probes.follow import Follow
+from eureka.probes.follow import Follow, Sum
 from eureka.probes.logits_share import are_alike, logits_share
 from eureka.probes.padding import Padding, padding_of
 from eureka.probes.position_kinds import why_none
@@ -174,6 +174,11 @@ class Watch(Follow):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
     ended = False
+
+    @property
+    def sums(self) -> list[Sum]:
+        """Those that reached q, k or v: a decoder may embed its own tokens before the encoder attends."""
+        return [one for place, one in enumerate(self._sums) if place in self._content]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.ended or not isinstance(func, torch._ops.OpOverload):
