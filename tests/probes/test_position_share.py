@@ -271,7 +271,7 @@ class EncoderDecoder(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         source, target = self.embed(source) + self.source_places, self.embed(target) + self.target_places[: target.shape[1]]
-        return self.transformer(source, target)
+        return self.transformer(source, target)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("length", [N, 4])
@@ -281,6 +281,24 @@ def test_positions_of_a_decoder_that_embeds_first_are_not_those_of_the_first_att
     share = eureka.position_share(model, {"source": source, "target": normal(B, length, 5, seed=1)})
     assert (share.site, share.parameters) == ("transformer.encoder.layers.0.self_attn", ["source_places"])
     assert [share.position, share.content] == pytest.approx([rms(model.source_places), rms(model.embed(source))], rel=1e-5)
+
+
+class SideBySide(Model):
+    """States and actions of one time, as a Decision Transformer interleaves them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.stack([self.embed(x) + self.places, self.embed(2 * x) + self.places], dim=2).flatten(1, 2)
+        return self.layers[0](x)  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+def test_positions_that_are_added_side_by_side_have_one_ratio_over_all_places() -> None:
+    model, x = SideBySide(), normal(B, N, 5)
+    content = rms(torch.cat([model.embed(x), model.embed(2 * x)]))
+    share = eureka.position_share(model, x)
+    assert [share.position, share.content] == pytest.approx([rms(model.places), content], rel=1e-5)
+    eureka.clear_start(model, x, logits=None)
+    assert eureka.position_share(model, x).ratio == pytest.approx(1.0, rel=0.01)
 
 
 @torch.no_grad()

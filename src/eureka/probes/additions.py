@@ -38,6 +38,10 @@ class Addition:
     """Whether it comes after the first attention, and adds to what attention made of the data."""
     number: int = 0
     """Its place among the additions of a pass that have the same sources."""
+    place: int = 0
+    """Its place among all sums of the pass."""
+    parts: frozenset[int] = frozenset()
+    """The sums that term and rest were computed from, by their places."""
 
     @property
     def ratio(self) -> float:
@@ -47,6 +51,11 @@ class Addition:
     def rms(self, x: Tensor) -> Tensor:
         """The root mean square of a tensor in the shape of the sum, over the tokens that count."""
         return (x if self.real is None else x[self.real]).float().square().mean().sqrt()
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a root mean square is taken over."""
+        return (self.rest[..., 0].numel() if self.real is None else int(self.real.sum())) * self.rest.shape[-1]
 
     def joined(self, other: Addition) -> Addition:
         """The samples of both."""

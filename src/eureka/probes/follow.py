@@ -33,6 +33,10 @@ class Sum(NamedTuple):
     """Whether there was an attention before."""
     deep: bool
     """Whether there was one, and the rest comes from data: it is what the attention made of it, or of something else."""
+    place: int
+    """Its place among the sums of the pass."""
+    parts: frozenset[int]
+    """The sums that the two were computed from, by their places."""
 
 
 class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -175,8 +179,8 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if sources is None or rest.shape != shape or self._inside or (deep and not is_table(term)):
                 continue
             copies = term.detach() * factors[0], rest.detach() * factors[1]  # add_ is about to overwrite one of them
-            counted = _storage(term) in self._counted
-            self._sums.append(Sum(*copies, sources, others or frozenset(), counted, self.past, deep))
+            counted, place, parts = _storage(term) in self._counted, len(self._sums), self._parts_of((a, b))
+            self._sums.append(Sum(*copies, sources, others or frozenset(), counted, self.past, deep, place, parts))
 
 
 def is_table(x: Tensor) -> bool:

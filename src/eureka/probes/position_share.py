@@ -15,6 +15,7 @@ pass runs as it is written, also if it was compiled.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -221,9 +222,19 @@ def added_positions(sums: Sequence[Addition]) -> list[Addition]:
 
 
 def _parts(added: Sequence[Addition]) -> dict[str, Any]:
-    """Positions and content at the last of the sums; positions that were added before it are positions there too."""
-    last = added[-1]
-    position = torch.stack([one.term.float() for one in added if one.term.shape == last.term.shape]).sum(dim=0)
-    content = last.term.float() + last.rest.float() - position
+    """Positions and content over the sums that no other one continues, as those of states, actions and returns side by side.
+
+    Positions that were added before such a sum, on the way to it, are positions there too.
+    """
+    continued = frozenset[int]().union(*(one.parts for one in added))
+    squares, count = [0.0, 0.0], 0
+    for last in (one for one in added if one.place not in continued):
+        before = [one for one in added if one.place in last.parts and one.term.shape == last.term.shape]
+        position = torch.stack([one.term.float() for one in (*before, last)]).sum(dim=0)
+        content = last.term.float() + last.rest.float() - position
+        for part, x in enumerate((position, content)):
+            squares[part] += last.rms(x).item() ** 2 * last.numbers
+        count += last.numbers
     names = frozenset[str]().union(*(one.sources for one in added))
-    return {"parameters": sorted(names), "position": last.rms(position).item(), "content": last.rms(content).item()}
+    position_rms, content_rms = (math.sqrt(x / count) for x in squares)
+    return {"parameters": sorted(names), "position": position_rms, "content": content_rms}

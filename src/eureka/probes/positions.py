@@ -125,7 +125,8 @@ def _samples_first(attention: tuple[Site, int] | None, one: Sum, padding: Paddin
     spans = is_table(own[(0,) * (1 + more)])
     term, rest = term.flatten(0, more), rest.flatten(0, more)
     real = padding.real(rest, of_decoder=one.late)
-    return Addition(term, rest, one.sources, one.rest_sources, spans, one.counted, real, one.deep)
+    named = one.sources, one.rest_sources
+    return Addition(term, rest, *named, spans, one.counted, real, one.deep, place=one.place, parts=one.parts)
 
 
 def _more_sample_axes(x: Tensor, samples: int) -> int:

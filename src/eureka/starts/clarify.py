@@ -53,8 +53,7 @@ class Clarified(NamedTuple):
 
 def _squares(addition: Addition, x: Tensor) -> float:
     """The sum of squares over the tokens that count."""
-    tokens = x[..., 0].numel() if addition.real is None else int(addition.real.sum())
-    return addition.rms(x).item() ** 2 * tokens * x.shape[-1]
+    return addition.rms(x).item() ** 2 * addition.numbers
 
 
 def positions_of(model: nn.Module, found: Search) -> list[Positions]:
