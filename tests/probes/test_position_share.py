@@ -362,6 +362,19 @@ def test_a_batch_that_cannot_tell_is_refused() -> None:
         eureka.position_share(nn.Linear(5, 5), x)
 
 
+class Capped(Attention):
+    """A function between q·k and its softmax."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        return ((q @ k.transpose(-2, -1)).tanh().softmax(-1) @ v).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
+
+
+def test_an_attention_that_cannot_be_followed_is_among_the_reasons_why_none_was_seen() -> None:
+    with pytest.raises(RequestError, match="was not reached, its code attends in a way that could not be followed, or"):
+        eureka.position_share(Capped(), normal(B, N, 16))
+
+
 # The model and its training stay as they are.
 
 

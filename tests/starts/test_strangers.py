@@ -196,6 +196,7 @@ def test_the_content_of_a_batch_norm_is_that_of_training(scale: float) -> None:
     model, inputs = Normed().train(), scale * batch()
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     eureka.clear_start(model, inputs)
+    assert eureka.position_share(model, inputs).ratio == pytest.approx(1.0, rel=0.01)
     assert model.norm.training
     assert all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers())
     assert rms(model.positions) / rms(model.content(inputs)) == pytest.approx(1.0, rel=0.01)

@@ -152,6 +152,15 @@ def _put_back(buffer: Tensor | None, copy: Tensor | None) -> None:
         buffer.copy_(copy)
 
 
+@contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Inside, batch norms do as in training: fresh running statistics say nothing of the data. `left_alone` puts them back."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, nn.SyncBatchNorm):
+            module.train()
+    yield
+
+
 @torch.no_grad()
 def attention_maps(model: nn.Module, inputs: Any) -> Tensor | None:
     """The attention weights of the first sample in eval mode, (layers, heads, queries, keys).

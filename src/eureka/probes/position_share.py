@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from eureka.errors import RequestError
 from eureka.patching.attach import AttentionCall, Site, attached
 from eureka.probes.additions import Addition
-from eureka.probes.capture import left_alone, run_model, sites_of
+from eureka.probes.capture import batch_statistics, left_alone, run_model, sites_of
 from eureka.probes.follow import Follow, Sum
 from eureka.probes.logits_share import are_alike, logits_share
 from eureka.probes.padding import Padding, padding_of
@@ -45,6 +45,8 @@ UNSEEN = "what the model does before its first attention could not be followed."
 def position_share(model: nn.Module, inputs: Any) -> PositionShare:
     """How much of the input and of the logits of a model's first attention is position; the model stays as it is.
 
+    It runs in eval mode; batch norms see the statistics of the batch, as in training and in `clear_start`.
+
     Args:
         model: the one to look at
         inputs: one batch of samples that differ, as the model takes it (a mapping is passed by keyword)
@@ -57,12 +59,12 @@ def position_share(model: nn.Module, inputs: Any) -> PositionShare:
     """
     sites = sites_of(model, None)
     first = FirstAttention(model, sites, lambda: True)
-    with left_alone(model), attached(model, sites, observer=first.observe), first.watching():
+    with left_alone(model), batch_statistics(model), attached(model, sites, observer=first.observe), first.watching():
         run_model(model, inputs)
     if first.share is None:
         raise RequestError(
-            f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, or the model runs"
-            " compiled; pass the model without torch.compile."
+            f"no attention call of {type(model).__name__} was seen on these inputs: it was not reached, its code attends in a"
+            " way that could not be followed, or the model runs compiled (pass it without torch.compile)."
         )
     if first.share.note == ALIKE:
         raise RequestError(f"{ALIKE[:-1]}; give two or more.")

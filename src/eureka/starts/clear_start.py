@@ -13,7 +13,7 @@ from torch import nn
 from eureka.errors import RequestError
 from eureka.formats import listing, measurement, span
 from eureka.patching.attach import Found, Site, find_sites
-from eureka.probes.capture import left_alone
+from eureka.probes.capture import batch_statistics, left_alone
 from eureka.probes.position_kinds import why_none
 from eureka.probes.positions import search
 from eureka.starts.calibrate import Kept
@@ -127,7 +127,7 @@ def clear_start(
     found = _find(model, trained)
     names = {site.index: site.name or type(site.module).__name__ for site in found.sites}
     kept, notes = Kept(), list[str]()
-    with _undone_on_error(kept), left_alone(model), _batch_statistics(model):
+    with _undone_on_error(kept), left_alone(model), batch_statistics(model):
         measured = Logits(model, inputs, found.sites)
         before = measured.measure()
         lost = [site for site in found.sites if site.kind == "by_hand" and site.index not in before]
@@ -201,15 +201,6 @@ def _nothing_done(
 
 def _logits_row(index: int, name: str, heads: int, before: list[float], after: list[float]) -> LogitsRow:
     return LogitsRow(index, name, heads, tuple(before[:heads]), tuple(after[:heads]))
-
-
-@contextmanager
-def _batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Inside, batch norms do as in training: fresh running statistics say nothing of the data. `left_alone` puts them back."""
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, nn.SyncBatchNorm):
-            module.train()
-    yield
 
 
 @contextmanager
