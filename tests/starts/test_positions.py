@@ -154,6 +154,37 @@ def test_rows_and_columns_that_are_added_one_by_one_are_positions_together(flat:
         assert eureka.position_share(model, x).ratio == pytest.approx(1.0, rel=0.01)
 
 
+class Axial(nn.Module):
+    """Rows and columns are added one after the other behind a convolution, with features before them."""
+
+    def __init__(self, *, columns_first: bool, zero: bool) -> None:
+        super().__init__()
+        self.embed, self.attention, self.columns_first = nn.Conv2d(5, 16, 1), FusedAttention(), columns_first
+        scale = 0.0 if zero else 0.02
+        self.row, self.column = (nn.Parameter(scale * torch.randn(shape)) for shape in ((1, 16, 3, 1), (1, 16, 1, 4)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x)
+        for part in (self.column, self.row) if self.columns_first else (self.row, self.column):
+            x = x + part
+        return self.attention(x.flatten(2).transpose(1, 2))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("zero", [True, False])
+@pytest.mark.parametrize("columns_first", [True, False])
+@pytest.mark.parametrize("batch", [1, BATCH])
+def test_rows_and_columns_behind_a_convolution_are_positions_together(columns_first: bool, zero: bool, batch: int) -> None:
+    torch.manual_seed(0)
+    model, x = Axial(columns_first=columns_first, zero=zero), features(batch, 5, 3, 4)
+    start = eureka.clear_start(model, x)
+    assert [(row.parameters, row.drawn) for row in start.positions] == [(("row", "column"), zero)]
+    with torch.no_grad():
+        assert ratio(model.row + model.column, model.embed(x)) == pytest.approx([1.0], rel=0.01)
+        assert ratio(model.row, model.column.expand(1, 16, 3, 4)) == pytest.approx([1.0], rel=0.3)  # one factor for both
+    if batch > 1:
+        assert eureka.position_share(model, x).ratio == pytest.approx(1.0, rel=0.01)
+
+
 class TwiceSegmented(HomeMade):
     """Two kinds of segments, added one after the other, and no positions."""
 

@@ -86,7 +86,8 @@ def sums_of(follow: Follow, padding: Padding) -> list[Addition]:
     """The sums of a pass, samples first; none if it did not reach an attention."""
     if not follow.past:
         return []
-    found = [_samples_first(follow.attention, one, padding) for one in follow.sums]
+    channels = _channels_first(follow.sums)
+    found = [_samples_first(follow.attention, one, padding, channels_first=one.place in channels) for one in follow.sums]
     alike: defaultdict[Sources, count[int]] = defaultdict(count)
     return [replace(one, number=next(alike[one.sources])) for one in with_joint(found)]
 
@@ -117,10 +118,27 @@ def _embeds(module: nn.Module, whole: set[nn.Parameter]) -> bool:
     return set(module.parameters()) == whole or any(isinstance(part, nn.Embedding) for part in module.modules())
 
 
-def _samples_first(attention: tuple[Site, int] | None, one: Sum, padding: Padding) -> Addition:
+def _channels_first(sums: Sequence[Sum]) -> frozenset[int]:
+    """The places of sums whose features lie right behind the samples, as a convolution leaves them.
+
+    A row of positions shows it, which is the same along the last axis and differs along the axes before; so it is with the sums
+    before it and after it.
+    """
+    rows = [one for one in sums if one.rest.dim() > 3 and _is_row(one.term.expand(one.rest.shape))]
+    pairs = [(one, row) for row in rows for one in sums if one.rest.shape == row.rest.shape]
+    return frozenset(one.place for one, row in pairs if one is row or row.place in one.parts or one.place in row.parts)
+
+
+def _is_row(term: Tensor) -> bool:
+    return _is_same(term, -1) and not _is_same(term, 1) and not all(_is_same(term, axis) for axis in range(2, term.dim() - 1))
+
+
+def _samples_first(attention: tuple[Site, int] | None, one: Sum, padding: Padding, *, channels_first: bool) -> Addition:
     own, whole = one.term[(None,) * (one.rest.dim() - one.term.dim())], one.term.expand(one.rest.shape)
     axis = 0 if attention is None else _sample_axis(whole, *attention)
     own, term, rest = (x.movedim(axis, 0) for x in (own, whole, one.rest))
+    if channels_first and axis == 0:
+        own, term, rest = (x.movedim(1, -1) for x in (own, term, rest))
     more = 0 if attention is None else _more_sample_axes(rest, attention[1])
     spans = is_table(own[(0,) * (1 + more)])
     term, rest = term.flatten(0, more), rest.flatten(0, more)
