@@ -114,6 +114,32 @@ class Folded(nn.Module):
         return self.out_proj(mixed.view(samples, H, tokens, -1).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
+class FoldedToTheEnd(nn.Module):
+    """Heads are among the samples of the softmax too; tokens come first, or samples."""
+
+    def __init__(self, *, tokens_first: bool) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(E, E) for _ in range(3))
+        self.tokens_first = tokens_first
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x if self.tokens_first else x.transpose(0, 1)
+        tokens, samples, _ = x.shape
+        q, k, v = (layer(x).view(tokens, samples * H, -1).transpose(0, 1) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        mixed = torch.bmm(F.softmax(torch.bmm(q, k.transpose(1, 2)) * (E // H) ** -0.5, dim=-1), v)
+        mixed = mixed.transpose(0, 1).reshape(tokens, samples, -1)
+        return mixed if self.tokens_first else mixed.transpose(0, 1)
+
+
+class AddPlaces(nn.Module):
+    def __init__(self, place: nn.Parameter) -> None:
+        super().__init__()
+        self.place = place
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.place
+
+
 class OneKey(nn.Module):
     """Two heads of queries that share one head of keys and values."""
 
@@ -596,6 +622,17 @@ def test_heads_that_lie_across_samples_are_left_alone_with_a_note() -> None:
     assert note.startswith(
         "the logits of blocks.0 and blocks.1 are as they were: each has heads whose rows could not be told apart;"
     )
+
+
+@pytest.mark.parametrize(("tokens", "tokens_first"), [(5, True), (5, False), (6, False)])
+def test_heads_among_the_samples_do_not_hide_which_axis_has_the_tokens(tokens: int, tokens_first: bool) -> None:
+    torch.manual_seed(0)
+    content, place = torch.randn(3, tokens, E), nn.Parameter(0.02 * torch.randn(1, tokens, E))
+    model = nn.Sequential(AddPlaces(place), FoldedToTheEnd(tokens_first=tokens_first))
+    if tokens_first:
+        content, place.data = content.transpose(0, 1), place.data.transpose(0, 1)
+    eureka.clear_start(model, content)
+    assert ratio(place.detach(), content) == pytest.approx([1.0], rel=0.01)
 
 
 class OutputBias(nn.Module):

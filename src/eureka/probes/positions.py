@@ -153,14 +153,19 @@ def _more_sample_axes(x: Tensor, samples: int) -> int:
 
 
 def _sample_axis(term: Tensor, site: Site, samples: int) -> int:
-    """The first attention call knows the number of samples; where it fits two axes, its module says which.
+    """The first attention call knows the number of samples, or a multiple of it where heads or windows are among them; where it
+    fits two axes, its module says which.
 
     Tokens may come first only after the sum: a term that is the same along the first axis alone was added before.
     """
-    fits = [axis for axis in (0, 1) if term.shape[axis] == samples]
+    fits = [axis for axis in (0, 1) if term.shape[axis] and samples % term.shape[axis] == 0]
     if len(fits) == 1:
         return fits[0]
-    tokens_first = isinstance(site.module, nn.MultiheadAttention) and not site.module.batch_first
+    exact = [axis for axis in fits if term.shape[axis] == samples]
+    multihead = isinstance(site.module, nn.MultiheadAttention)
+    if exact == [0] or (exact == [1] and multihead):
+        return exact[0]
+    tokens_first = exact == [1] or (multihead and not site.module.batch_first)
     return int(tokens_first and not (_is_same(term, 0) and not _is_same(term, 1)))
 
 
