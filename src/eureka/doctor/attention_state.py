@@ -11,6 +11,7 @@ from torch import Tensor
 from eureka.doctor.exam import Exam
 from eureka.doctor.view import View
 from eureka.forks.case import Fork, seeded
+from eureka.forks.trial import kept
 from eureka.patching.sites import find_sites
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.capture import attends
@@ -60,7 +61,7 @@ def measure(exam: Exam, fork: Fork) -> AttentionState | None:
 def _by_probe(exam: Exam, fork: Fork) -> AttentionState | None:
     fork.hold()
     fork.optimizer.zero_grad = lambda *args, **kwargs: None  # type: ignore[method-assign]
-    with seeded(), AttentionProbe(fork.model) as probe, probe.look():
+    with seeded(), kept(exam.case), AttentionProbe(fork.model) as probe, probe.look():
         loss = exam.case.train(fork, exam.case.batches[0])
     if not probe.records or not probe.records[-1].sites or not torch.isfinite(loss):
         return None

@@ -43,6 +43,7 @@ from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_ca
 from eureka.forks.given import Given, hand_over
 from eureka.forks.kept import kept_loop
 from eureka.forks.settings_code import settings_code
+from eureka.forks.trial import kept
 from eureka.forks.untouched import Untouched
 from eureka.formats import number, percent, plural
 from eureka.uncompiled import uncompiled
@@ -144,7 +145,7 @@ def _first_step(case: Case) -> None:
     """A step of the run as it is: it can be made, and it leaves the user's own model alone."""
     untouched = Untouched(Fork(case.model, case.optimizer))
     try:
-        with seeded():
+        with seeded(), kept(case):
             case.train(case.fork(), case.batches[0])
     except Exception as error:
         raise _of_the_users(error) from error

@@ -20,7 +20,7 @@ from eureka.doctor.plain_loss import PlainLosses
 from eureka.doctor.view import View, look
 from eureka.forks.case import Case, Fork, seeded
 from eureka.forks.inputs import Inputs
-from eureka.forks.trial import Change, Gain, Trace, gain, keep_gradient, try_steps
+from eureka.forks.trial import Change, Gain, Trace, gain, keep_gradient, kept, try_steps
 
 T = TypeVar("T")
 
@@ -217,7 +217,7 @@ class Exam:
     def view_of(self, fork: Fork) -> View:
         """The first batch, as a fork is trained."""
         fork.hold()
-        with seeded():
+        with seeded(), kept(self.case):
             return look(fork.model, lambda: self._loss(fork, self.case.batches[0]))[0]
 
     def peek(
@@ -251,7 +251,7 @@ class Exam:
         whole: bool = True,
     ) -> tuple[View, int]:
         fork = self.glass
-        with seeded(), ExitStack() as stack:
+        with seeded(), kept(self.case), ExitStack() as stack:
             if evaluate:
                 stack.callback(_evaluating(fork.model).remove)
             if inputs is not None:
@@ -289,32 +289,32 @@ class Exam:
     @cached_property
     def head_gradient(self) -> Tensor | None:
         """The gradient of the loss at the head's output, on the first batch."""
-        kept: list[Tensor] = []
+        given: list[Tensor] = []
 
         def replace(output: Tensor) -> Tensor:
-            kept.append(output.detach().requires_grad_())
-            return kept[0]
+            given.append(output.detach().requires_grad_())
+            return given[0]
 
         self.view  # noqa: B018
         with torch.enable_grad():
             view, _ = self._look(self.case.batches[0], replace)
-            if not kept or view.loss is None:
+            if not given or view.loss is None:
                 return None
             if view.loss.requires_grad:
                 view.loss.backward()  # type: ignore[no-untyped-call]
-        return kept[0].grad
+        return given[0].grad
 
     def gradients(self, batch: Any, seed: int = 0) -> dict[str, Tensor]:
         """The gradients of all parameters on a batch, a vector each, before anything is done to them."""
         fork = self.case.fork()
-        kept: dict[str, Tensor] = {}
+        found: dict[str, Tensor] = {}
         for name, parameter in fork.model.named_parameters():
             if parameter.requires_grad:
-                keep_gradient(parameter, lambda gradient, name=name: kept.__setitem__(name, gradient.float().flatten().clone()))  # type: ignore[misc]
+                keep_gradient(parameter, lambda gradient, name=name: found.__setitem__(name, gradient.float().flatten().clone()))  # type: ignore[misc]
         fork.hold()
-        with seeded(seed):
+        with seeded(seed), kept(self.case):
             self.case.train(fork, batch)
-        return kept
+        return found
 
     def observe(self, keep: Callable[[str, nn.Module, Any, Any], None], batch: Any = None, *, whole: bool = True) -> View:
         """Compute the loss of a batch as in training; `keep` gets each module's name, itself, its inputs and output.

@@ -75,13 +75,18 @@ Change = Callable[[Fork], Any]
 """Changes a fork before a trial; what it returns is ended after the trial if it is a context manager."""
 
 
+def kept(case: Case) -> AbstractContextManager[None]:
+    """Afterwards the user's schedule and counters are where they were, so that every experiment begins there."""
+    return kept_loop(case.step or case.loss, case.optimizer, case.model)
+
+
 def try_steps(case: Case, batches: Sequence[Any], change: Change | None = None, *, still: bool = False) -> Trace:
     """Train a fork on these batches.
 
     change   what is different from the user's run
     still    the optimiser's steps are left out: the losses of the weights as they are, on the same batches
     """
-    with seeded(), kept_loop(case.step or case.loss, case.optimizer, case.model), ExitStack() as stack:
+    with seeded(), kept(case), ExitStack() as stack:
         fork = case.fork()
         made = change(fork) if change is not None else None
         if isinstance(made, AbstractContextManager):

@@ -11,6 +11,7 @@ from eureka.doctor.exam import LONG, SHORT, Exam
 from eureka.doctor.finding import Finding
 from eureka.errors import RequestError
 from eureka.forks.case import Fork, seeded
+from eureka.forks.trial import kept
 from eureka.formats import fixed, number, percent
 from eureka.patching.attach import find_sites
 
@@ -108,7 +109,7 @@ def ratio_of_flattest(state: AttentionState, sharper: AttentionState) -> float:
 def _wait(exam: Exam, state: AttentionState) -> float:
     """Steps until the rows of some layer have begun to choose, at the pace of the next steps of this run."""
     fork = exam.case.fork()
-    with seeded():
+    with seeded(), kept(exam.case):
         for batch in exam.batches(LONG):
             exam.case.train(fork, batch)
     later = measure(exam, fork)
