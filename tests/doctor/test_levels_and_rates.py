@@ -444,8 +444,9 @@ def test_a_warm_up_from_zero_that_cannot_be_judged_is_told_without_code(of_the_s
 def test_a_rate_of_zero_after_steps_is_that_of_an_ended_schedule() -> None:
     model = small()
     optimizer = cosine(model, 1000, warm_up=100)
-    found = eureka.diagnose(model, batches(), loss=plain, optimizer=optimizer).findings[0]
-    assert "down from 1e-3: the schedule has ended" in found.evidence[0]
+    found = eureka.diagnose(model, batches(), loss=plain, optimizer=optimizer)
+    assert "down from 1e-3: the schedule has ended" in found.findings[0].evidence[0]
+    assert not Diagnosis.from_json(found.to_json()).remedies  # ten times 0 is 0
 
 
 @pytest.mark.parametrize(("random", "first"), [(False, 1e-4), (True, 1e-3)], ids=["more to learn", "nothing to learn"])
@@ -454,7 +455,7 @@ def test_the_end_of_a_cosine_is_told_and_no_rate_above_its_first_is_advised(rand
     found = eureka.diagnose(model, data, loss=plain, optimizer=cosine(model, 996, lr=first)).findings[0]
     assert found.cause == "lr_too_small"
     assert "At 3.94" in found.evidence[0]
-    assert f"The schedule is nearly over: it began at {written(first)}." in found.evidence[0]
+    assert f"The schedule is nearly over, or its warm-up is very long: its first rate is {written(first)}." in found.evidence[0]
     assert found.advice.startswith(f"if the loss is to fall further, begin another schedule at {written(first)}, or ")
     assert found.code == f"for group in optimizer.param_groups: group['lr'] = {first:g}  # and no more scheduler.step()"
 
@@ -462,7 +463,36 @@ def test_the_end_of_a_cosine_is_told_and_no_rate_above_its_first_is_advised(rand
 def test_the_first_steps_of_a_warm_up_are_no_end_of_a_schedule() -> None:
     model = small()
     exam = exam_of(model=model, optimizer=cosine(model, 3, warm_up=500))
-    assert not rate._end_of_schedule(exam)
+    assert not rate._held_low(exam)
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of")  # it is a copy of the optimiser that steps
+@pytest.mark.parametrize("rises", [True, False])
+def test_a_warm_up_of_no_end_is_not_told_to_be_over(rises: bool) -> None:
+    model = small()
+    optimizer = adamw(model)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: (i + 1) / 10**6 if rises else 0.01 * 0.99**i)
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -> Tensor:
+        optimizer.zero_grad()
+        loss = plain(model, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        return loss
+
+    for batch in batches(30):
+        step(model, optimizer, batch)
+    found = eureka.diagnose(model, batches(), step=step, optimizer=optimizer).findings[0]
+    assert found.cause == "lr_too_small"
+    now = optimizer.param_groups[0]["lr"]
+    assert found.evidence[0].startswith(f"At {written(now)} ")  # no experiment has moved the schedule
+    if rises:
+        assert "The schedule is warming up, and at its pace needs 999,969 more steps to 1e-3." in found.evidence[0]
+        assert found.advice == "make the warm-up shorter."
+    else:
+        assert "The schedule is nearly over: it began at 1e-3." in found.evidence[0]
+        assert "warm" not in found.advice
 
 
 @pytest.mark.filterwarnings("ignore:Detected call of")  # it is a copy of the optimiser that steps

@@ -81,7 +81,7 @@ def test_a_schedule_that_is_nearly_over_is_not_stepped_on_and_its_base_rate_is_n
     lr_scheduler.LambdaLR(optimizer, lambda step: 1e-5)
     code = "for group in optimizer.param_groups: group['lr'] = 0.001"
     assert settings_code(code, given(optimizer)) == f"{code}  # and no more scheduler.step()"
-    assert settings_code(TIMES, given(optimizer)) == "optimizer, scheduler = …  # made anew, at 1000 times the rate"
+    assert settings_code(TIMES, given(optimizer)) == "optimizer, scheduler = …  # made anew, at a rate of 1e-05"
 
 
 def test_a_warm_up_from_zero_is_stepped_on_at_another_base_rate() -> None:

@@ -94,11 +94,12 @@ class Diagnosis:
     def remedies(self) -> tuple[str, ...]:
         """Which remedies are worth a race (`eureka.race`); none where something has to be mended by hand first.
 
-        Where a better learning rate was measured, that rate is the first.
+        Where a better learning rate was measured, that rate is the first; a rate of 0 has no multiples.
         """
-        if self.healthy and self.findings[0].kind != "waiting":
+        numbers = self.findings[0].numbers
+        if (self.healthy and self.findings[0].kind != "waiting") or numbers.get("rate") == 0:
             return ()
-        factor = self.findings[0].numbers.get("factor", 1.0) if self.cause == "lr_too_small" else 1.0
+        factor = numbers.get("factor", 1.0) if self.cause == "lr_too_small" else 1.0
         measured = [f"rate_x{round(factor)}"] if 1.0 < factor < math.inf else []
         return tuple(dict.fromkeys([*measured, *proposed(self.cause, attention=self.attention)]))
 

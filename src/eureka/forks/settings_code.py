@@ -74,8 +74,11 @@ def _scheduled(code: str, found: re.Match[str], scheduler: Any, groups: Sequence
     if isinstance(scheduler, ReduceLROnPlateau):  # it multiplies the rate of now
         return code
     cycles = isinstance(scheduler, OneCycleLR | CyclicLR) or any("max_lr" in group for group in groups)
-    if cycles or _is_lowered(found, groups) or not (scheduler is None or hasattr(scheduler, "base_lrs")):
-        rate = f"{found['value']} times the rate" if found["sign"] == "*=" else f"a rate of {found['value']}"
-        return f"optimizer, scheduler = …  # made anew, at {rate}"
+    if _is_lowered(found, groups):  # "times the rate" would be taken for times the schedule's first
+        rate = float(found["value"]) * max(float(group["lr"]) for group in groups)
+        return f"optimizer, scheduler = …  # made anew, at a rate of {rate:g}"
+    if cycles or not (scheduler is None or hasattr(scheduler, "base_lrs")):
+        told = f"{found['value']} times the rate" if found["sign"] == "*=" else f"a rate of {found['value']}"
+        return f"optimizer, scheduler = …  # made anew, at {told}"
     change = found["change"]
     return f"for i, group in enumerate(optimizer.param_groups): group['lr'] {change}; scheduler.base_lrs[i] {change}"

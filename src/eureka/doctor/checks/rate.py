@@ -37,7 +37,7 @@ MUCH, MOST = 0.1, 0.5
 HELPS = 0.02
 """A trial that ends this much lower helps."""
 FAR = 1e3
-"""Where a schedule is over, only rates that are so many times as high as its first speak against that one."""
+"""Where a schedule holds the rate low, only rates that are so many times as high as its first speak against that one."""
 REACHED = 1.5
 """A warm-up ends at its first rate, which is as good as one that is up to this many times higher."""
 
@@ -66,18 +66,32 @@ def _ended(exam: Exam) -> bool:
     return any("max_lr" in group and group["lr"] < group.get("initial_lr", 0.0) for group in exam.case.optimizer.param_groups)
 
 
-def _end_of_schedule(exam: Exam) -> str:
-    """A sentence, where the rate is that of the end of a schedule; one that rises still, or may, gets none."""
-    now, first = max(_rates(exam)), _first_rate(exam)
+def _held_low(exam: Exam) -> str:
+    """A sentence, where a schedule holds the rate far below its first: at its end, or in a warm-up of no end."""
+    now, first, pace = max(_rates(exam)), _first_rate(exam), _pace(exam)
     if _ended(exam):
         return f" The schedule is over: its peak was {rate(first)}."
-    lowered = exam.taken > 0 and 0 < now < OVER * first and not _will_reach(exam, first / now)
-    return f" The schedule is nearly over: it began at {rate(first)}." if lowered else ""
+    if not exam.taken or not 0 < now < OVER * first or _will_reach(exam, first / now):
+        return ""
+    if pace > 0:
+        return f" The schedule is warming up, and at its pace needs {(first - now) / pace:,.0f} more steps to {rate(first)}."
+    if pace < 0:
+        return f" The schedule is nearly over: it began at {rate(first)}."
+    return f" The schedule is nearly over, or its warm-up is very long: its first rate is {rate(first)}."
 
 
-def _another(lr: float) -> str:
-    """What to do after the end of a schedule."""
-    return f"if the loss is to fall further, begin another schedule at {rate(lr)}, or train with a longer one."
+def _pace(exam: Exam) -> float:
+    """What the user's schedule adds to the rate in a step; 0 also if it is not in the step, and cannot be seen."""
+    ahead = exam.base.scheduled
+    return (ahead[-1] - ahead[0]) / (len(ahead) - 1) if len(ahead) > 1 else 0.0
+
+
+def _another(exam: Exam, lr: float) -> str:
+    """What to do where a schedule holds the rate low."""
+    pace, again = _pace(exam), f"if the loss is to fall further, begin another schedule at {rate(lr)}, or train with a longer one"
+    if pace > 0 and not _ended(exam):
+        return "make the warm-up shorter."
+    return f"{again}." if pace < 0 or _ended(exam) else f"{again}; if it is still warming up, make that shorter."
 
 
 def _zero(exam: Exam) -> Finding | None:
@@ -104,6 +118,7 @@ def _zero(exam: Exam) -> Finding | None:
         evidence=(f"The learning rate is 0 in every group{came}; the weights do not move.",),
         advice="set a rate, or let the schedule end later or above zero.",
         code=f"for group in optimizer.param_groups: group['lr'] = {first or USUAL:g}",
+        numbers={"rate": 0.0},
     )
 
 
@@ -170,9 +185,8 @@ def _too_small(exam: Exam) -> Finding | None:
 def _will_reach(exam: Exam, factor: float) -> bool:
     """Whether the schedule raises the rate so far soon: by what it does in the next steps, or else by what it has done so far."""
     now, wanted = max(_rates(exam)), max(_rates(exam)) * factor
-    ahead = exam.base.scheduled
-    if ahead and ahead[-1] != ahead[0]:
-        pace = (ahead[-1] - ahead[0]) / (len(ahead) - 1)
+    pace = _pace(exam)
+    if pace:
         return pace > 0 and (wanted - now) / pace < WARM_UP
     if _ended(exam) or not exam.counted:
         return False
@@ -186,7 +200,7 @@ def _standing(exam: Exam) -> Finding | None:
     half = any(torch.finfo(one.dtype).bits <= 16 for one in exam.case.model.parameters())  # there it may be rounding
     if not exam.step_size or used < 0.05 * computed or half:
         return None
-    steps, over, first = 0.01 / exam.step_size, _end_of_schedule(exam), _first_rate(exam)
+    steps, over, first = 0.01 / exam.step_size, _held_low(exam), _first_rate(exam)
     return Finding(
         cause="lr_too_small",
         sure=0.9,
@@ -195,7 +209,7 @@ def _standing(exam: Exam) -> Finding | None:
             f"At {rate(max(_rates(exam)))} a step changes the weights by {number(exam.step_size)} of their size, where a"
             f" thousandth is usual: {steps:,.0f} steps in one direction would change them by a hundredth.{over}",
         ),
-        advice=_another(first) if over else "raise the learning rate by powers of ten until the loss moves.",
+        advice=_another(exam, first) if over else "raise the learning rate by powers of ten until the loss moves.",
         code=f"for group in optimizer.param_groups: group['lr'] {f'= {first:g}' if over else '*= 1000'}",
         numbers={"step_size": exam.step_size},
     )
@@ -206,7 +220,7 @@ def _larger(exam: Exam, size: float) -> Iterator[tuple[float, Change]]:
     now, first = max(_rates(exam)), _first_rate(exam)
     if first > 10 * now > 0:
         yield first / now, rate_of(first)
-    least = FAR * first if _end_of_schedule(exam) else 0.0
+    least = FAR * first if _held_low(exam) else 0.0
     furthest = min(14, max(1, round(math.log10(0.01 / max(size, 1e-16)))))
     for power in range(furthest, max(furthest - 2, 0), -1):
         if 10.0**power * now > least:
@@ -214,7 +228,7 @@ def _larger(exam: Exam, size: float) -> Iterator[tuple[float, Change]]:
 
 
 def _small_finding(exam: Exam, factor: float, found: Gain, count: int) -> Finding:
-    over, now = _end_of_schedule(exam), max(_rates(exam))
+    over, now = _held_low(exam), max(_rates(exam))
     return Finding(
         cause="lr_too_small",
         sure=0.9,
@@ -224,7 +238,7 @@ def _small_finding(exam: Exam, factor: float, found: Gain, count: int) -> Findin
             f" {len(exam.base.losses)} steps; at {factor:,.0f} times that rate by {percent(found.share, 1)} in {count}.{over}",
             f"A step changes the weights by {number(exam.step_size)} of their size; a thousandth is usual.",
         ),
-        advice=_another(factor * now) if over else f"raise the learning rate about {factor:,.0f} times.",
+        advice=_another(exam, factor * now) if over else f"raise the learning rate about {factor:,.0f} times.",
         code=f"for group in optimizer.param_groups: group['lr'] {f'= {factor * now:g}' if over else f'*= {factor:g}'}",
         numbers={"factor": factor, "gain": found.share, "step_size": exam.step_size},
     )
