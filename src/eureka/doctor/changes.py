@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from eureka.forks.case import Fork
 from eureka.forks.trial import Change
 
+DROPOUTS = ("dropout", "attention_dropout", "dropout_p", "attn_dropout")
+"""Settings of modules that drop out themselves."""
+
 
 def rate_times(factor: float) -> Change:
     """Every learning rate times a factor."""
@@ -42,9 +45,7 @@ def no_dropout(fork: Fork) -> None:
     for module in fork.model.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = 0.0
-        elif isinstance(getattr(module, "dropout", None), float):
-            module.dropout = 0.0  # type: ignore[assignment]
-        for name in ("attention_dropout", "dropout_p", "attn_dropout"):
+        for name in DROPOUTS:
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
 

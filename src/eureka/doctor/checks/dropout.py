@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from eureka.doctor.changes import no_dropout
+from eureka.doctor.changes import DROPOUTS, no_dropout
 from eureka.doctor.exam import SHORT, Exam
 from eureka.doctor.finding import Finding
 from eureka.formats import number, percent
@@ -37,7 +37,8 @@ def check(exam: Exam) -> Iterator[Finding]:
             f" quarter of the matrices; without it they are equal.{tried}",
         ),
         advice="lower the dropout; 0 to 0.2 is usual.",
-        code="for m in model.modules(): isinstance(m, torch.nn.Dropout) and setattr(m, 'p', 0.1)",
+        code=f"for m in model.modules(): [setattr(m, name, min(getattr(m, name), 0.1)) for name in {('p', *DROPOUTS)}"
+        " if isinstance(getattr(m, name, None), float)]",
         numbers={"dropout": strongest, "cosine": cosine},
     )
 
@@ -63,6 +64,5 @@ def _agreement(exam: Exam) -> float:
 
 def _rates(model: nn.Module) -> list[float]:
     found = [float(module.p) for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
-    names = ("dropout", "attention_dropout", "dropout_p")
-    settings = [getattr(module, name, None) for module in model.modules() for name in names]
+    settings = [getattr(module, name, None) for module in model.modules() for name in DROPOUTS]
     return found + [value for value in settings if isinstance(value, float)]
