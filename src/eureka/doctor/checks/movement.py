@@ -18,6 +18,8 @@ from eureka.formats import few, number, percent, plural
 
 TIMES, GROWN = 4, 3.0
 """Steps on one batch, and how many times as large a gradient is at the last of them if all are added up, or nearly."""
+ABOVE = 1.1
+"""A loss above chance by this factor is clearly worse than guessing."""
 LEAST = 0.02
 """Parameters with less than this share of the gradient are not worth a word."""
 
@@ -72,13 +74,18 @@ def _without_gradient(exam: Exam) -> Iterator[Finding]:
 
 
 def _frozen(exam: Exam, frozen: list[str], share: float) -> Iterator[Finding]:
-    """Frozen weights are to blame if the others learn no more with them than with frozen weights that are drawn anew."""
+    """Frozen weights are to blame if the others learn no more with them than with frozen weights that are drawn anew.
+
+    A loss that falls from above chance is that of sure answers to something else: what those weights are worth is seen later.
+    """
+    if exam.learning and exam.chance is not None and exam.level > ABOVE * exam.chance:
+        return
     kept, drawn = exam.trial(frozen_kept(fresh), LONG), exam.trial(fresh, LONG)
     better = gain(kept, drawn)
     if better.clear(LEARNING):
         return  # they hold what was learned before
     yield _nothing(
-        f"{percent(share)} of the parameters are frozen (requires_grad is False: {few(frozen)}), and they hold nothing: the"
+        f"{percent(share)} of the parameters are frozen (requires_grad is False: {few(frozen)}), and are no help: the"
         f" others reach a loss of {kept.losses[-1]:.4g} with them in {LONG} steps, and of {drawn.losses[-1]:.4g} with frozen"
         " weights that are drawn anew.",
         "unfreeze them with requires_grad_(True), or load the trained weights that should be there",

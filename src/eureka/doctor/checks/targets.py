@@ -14,7 +14,8 @@ from torch import Tensor
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.padding import fill_of
-from eureka.doctor.sight import sees_earlier, sees_itself, sees_later, sequence_of
+from eureka.doctor.sight import NOTHING, sees_earlier, sees_itself, sees_later, sequence_of
+from eureka.doctor.view import LossCall
 from eureka.formats import percent, plural
 
 SURE_OF_IT = 12.0
@@ -135,7 +136,7 @@ def _ignored(exam: Exam) -> Iterator[Finding]:
     if call is None or call.target.is_floating_point():
         return
     target, index = call.target.detach().flatten(), int(call.settings.get("ignore_index", -100))
-    found = _by_index(exam, target, index) or _by_gradient(exam, target, index) or _masked_ones(exam, target, index)
+    found = _by_index(exam, target, index) or _by_gradient(exam, call, index) or _masked_ones(exam, target, index)
     if found is None:
         return
     told, share, advice = found
@@ -161,14 +162,15 @@ def _by_index(exam: Exam, target: Tensor, index: int) -> tuple[str, float, str] 
     return f"Label {index} is ignored (ignore_index={index}) though it is a class", float(dropped.float().mean()), MARKED
 
 
-def _by_gradient(exam: Exam, target: Tensor, index: int) -> tuple[str, float, str] | None:
+def _by_gradient(exam: Exam, call: LossCall, index: int) -> tuple[str, float, str] | None:
     """Classes whose answers get no gradient wherever they are right: by a weight of 0, or by a mask of the user's own."""
-    gradient = exam.head_gradient if exam.finite else None
+    gradient, target = exam.head_gradient if exam.finite else None, call.target.detach().flatten()
     if gradient is None or gradient.dim() < 2 or gradient.shape[:-1].numel() != len(target) or _is_low(exam):
         return None
     counts = gradient.reshape(len(target), -1).abs().amax(dim=1) > 0
     classes = [int(one) for one in torch.unique(target) if int(one) != index and int(one) >= 0]
-    never = [one for one in classes if int((target == one).sum()) >= FEW and not bool(counts[target == one].any())]
+    asked = target.masked_fill(_surely_answered(call), index)  # those have no gradient either
+    never = [one for one in classes if int((asked == one).sum()) >= FEW and not bool(counts[asked == one].any())]
     never = [one for one in never if not _fills(exam, one, target)]
     share = float(torch.isin(target, target.new_tensor(never)).float().mean()) if never else 0.0
     if share < MOST or len(never) == len(classes):
@@ -178,6 +180,15 @@ def _by_gradient(exam: Exam, target: Tensor, index: int) -> tuple[str, float, st
         share,
         ("look at the mask and the class weights of your loss: they drop classes that occur."),
     )
+
+
+def _surely_answered(call: LossCall) -> Tensor:
+    """Where the answer is right, and so sure that nothing is left to learn."""
+    given, target = call.given.detach().float(), call.target.detach().flatten()
+    if given.dim() == 1:
+        given = given[None]
+    rows = given.movedim(1, -1).reshape(-1, given.shape[1]).log_softmax(dim=1)
+    return rows.gather(1, target.clamp_min(0)[:, None])[:, 0] > -NOTHING
 
 
 def _masked_ones(exam: Exam, target: Tensor, index: int) -> tuple[str, float, str] | None:
