@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import eureka
-from eureka.doctor.checks import attention_axis, data, labels, loss_form, padding, positions, sight, targets
+from eureka.doctor.checks import attention_axis, data, dropout, labels, loss_form, movement, padding, positions, sight, targets
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.view import named_tensors
@@ -501,3 +501,110 @@ def test_a_loss_that_falls_to_chance_is_called_too_early_to_tell() -> None:
     assert (found.findings[0].cause, found.findings[0].kind) == ("healthy", "learning")
     assert found.findings[0].sure < 0.7
     assert "too early to tell" in found.findings[0].evidence[1]
+
+
+# Sentences that are said beside the right one
+
+
+class Detached(nn.Module):
+    """The graph is cut before the head; or, with `cut`, most of what the model is given is."""
+
+    def __init__(self, cut: bool = False) -> None:
+        super().__init__()
+        self.block, self.head, self.cut = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), nn.Linear(8, 3), cut
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.block(x[:, :3] if self.cut else x).mean(dim=1)
+        logits: Tensor = self.head(x if self.cut else x.detach())
+        return logits
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_graph_that_is_cut_hides_no_input_from_the_model(cut: bool) -> None:
+    rows = [(x, torch.randint(3, (16,))) for x in torch.randn(4, 16, 9, 8)]
+    assert causes(sight.check, Detached(cut), rows, once_a_row, lr=1e-7) == (["mask_blocks_context"] if cut else [])
+
+
+class Sure(nn.Module):
+    """Answers class 1 everywhere, surer than numbers can tell; with a weight of 0 class 1 never counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+        with torch.no_grad():
+            self.head.bias[1] = 1e4
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(x)
+        return logits
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_a_class_that_is_surely_answered_is_not_left_out_of_the_loss(sure: bool) -> None:
+    rows = [(x, torch.arange(48) % 3) for x in torch.randn(4, 48, 4)]
+    weight = torch.tensor([1.0, 0.0, 1.0])
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        logits = model(batch[0])
+        return F.cross_entropy(logits, batch[1]) if sure else F.cross_entropy(logits, batch[1], weight=weight)
+
+    assert causes(targets.check, Sure() if sure else nn.Linear(4, 3), rows, loss) == ([] if sure else ["labels_ignored"])
+
+
+class Padded(nn.Module):
+    """Classifies rows of tokens by a place of its own; 0 is padding, which attention does not look at, or looks at alone."""
+
+    def __init__(self, inverted: bool = False, empty: bool = False) -> None:
+        super().__init__()
+        self.embed, self.own, self.head = nn.Embedding(12, 8), nn.Parameter(torch.randn(1, 1, 8)), nn.Linear(8, 3)
+        self.block, self.inverted = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), inverted
+        if empty:
+            self.embed.requires_grad_(False).weight.zero_()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden = (tokens != 0) if self.inverted else (tokens == 0)
+        x = torch.cat([self.own.expand(len(tokens), -1, -1), self.embed(tokens)], dim=1)
+        logits: Tensor = self.head(self.block(x, src_key_padding_mask=F.pad(hidden, (1, 0)))[:, 0])
+        return logits
+
+
+def padded() -> list[Any]:
+    rows = torch.randint(1, 12, (24, 32, 10))
+    rows[torch.arange(10) >= torch.randint(3, 10, (24, 32, 1))] = 0
+    return [(row, row[:, 0] % 3) for row in rows]
+
+
+def test_a_mask_that_shows_only_padding_hides_every_token() -> None:
+    (one,) = found(sight.check, Padded(inverted=True), padded(), once_a_row, lr=1e-7)
+    assert one.cause == "mask_blocks_context"
+    assert "none of them changes the output" in one.evidence[0]
+    assert causes(sight.check, Padded(), padded(), once_a_row, lr=1e-7) == []
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["without padding", "with padding"])
+def test_frozen_embeddings_of_zero_are_lost_inputs_and_no_mask(full: bool) -> None:
+    rows = [(row.clamp_min(1), label) if full else (row, label) for row, label in padded()]
+    assert causes(sight.check, Padded(empty=True), rows, once_a_row, lr=1e-7) == []
+    (one,) = found(data.check, Padded(empty=True), rows, once_a_row, lr=1e-7)
+    assert one.cause == "inputs_constant"
+    assert "frozen" in one.advice
+    assert causes(data.check, Padded(), rows, once_a_row, lr=1e-7) == []
+
+
+def test_frozen_weights_that_are_sure_of_something_else_are_not_said_to_be_no_help() -> None:
+    model = nn.Sequential(nn.Embedding(12, 16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 12))
+    found(movement.check, model, [(row, (7 * row + 3) % 12) for row in tokens()], everywhere, lr=1e-2, steps=100)
+    model.requires_grad_(False)[1].bias.requires_grad_(True)
+    other = [(row, (7 * row + 5) % 12) for row in tokens()]
+    assert causes(movement.check, model, other, everywhere, lr=1e-2) == []
+    with torch.no_grad():
+        model.get_parameter("3.weight").normal_(0.0, 0.02)
+    assert causes(movement.check, model, other, everywhere, lr=1e-2) == ["no_gradient"]
+
+
+def test_the_line_that_lowers_dropout_reaches_attention_and_raises_none() -> None:
+    model = nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32, 0.95, batch_first=True), nn.Dropout(0.0), nn.Linear(16, 3))
+    rows = [(x, x[:, :, :3].argmax(dim=2)) for x in torch.randn(24, 16, 4, 16)]
+    (one,) = found(dropout.check, model, rows, everywhere, lr=1e-3)
+    exec(one.code, {"model": model})
+    assert sorted(dropout._rates(model)) == [0.0, *[0.1] * (len(dropout._rates(model)) - 1)]

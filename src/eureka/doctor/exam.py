@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from eureka.curves.grid import Array
-from eureka.doctor.changes import both, fresh
+from eureka.doctor.changes import both, fresh, frozen_kept
 from eureka.doctor.plain_loss import PlainLosses
 from eureka.doctor.view import View, look
 from eureka.forks.case import Case, Fork, seeded
@@ -94,9 +94,17 @@ class Exam:
     @cached_property
     def anew(self) -> Exam:
         """An exam of the same case with fresh weights: what it shows is not what training has done."""
+        return self._of(fresh)
+
+    @cached_property
+    def untrained(self) -> Exam:
+        """The same, but frozen weights stay: they are what training begins with."""
+        return self._of(frozen_kept(fresh))
+
+    def _of(self, change: Change) -> Exam:
         fork = self.case.fork()
         with seeded():
-            fresh(fork)
+            change(fork)
         return Exam(replace(self.case, model=fork.model, optimizer=fork.optimizer))
 
     @property

@@ -81,6 +81,13 @@ def with_others(given: Any, sequence: Tensor, where: Tensor) -> Any:
     return tree_map(change, given)
 
 
+def other_tokens(tokens: Tensor, where: Tensor, known: Tensor | None = None) -> Tensor:
+    """Other tokens at these places; of those that are at `known` places, or at the same."""
+    values = torch.unique(tokens[where if known is None else known])
+    here = torch.searchsorted(values, tokens).clamp_max(len(values) - 1)
+    return torch.where(where, values[(here + 1) % len(values)], tokens)
+
+
 def sees_later(exam: Exam) -> bool:
     """Whether an output changes with a token that comes after it."""
     return leak(exam.once(dependence)) is not None
@@ -120,7 +127,10 @@ def sees_itself(exam: Exam) -> bool:
 
 
 def unseen(exam: Exam) -> float | None:
-    """The share of the numbers in a float input that change no output of any sample; None if the model has no such input."""
+    """The share of the numbers in a float input that change no output of any sample.
+
+    None if the model has no such input, or if the gradient does not tell, as where the graph is cut.
+    """
     kept: list[Tensor] = []
     gradients: list[Tensor | None] = []
 
@@ -139,10 +149,22 @@ def unseen(exam: Exam) -> float | None:
     exam.peek(look, lambda given: tree_map(ask, given), gradients=True)
     if not kept:
         return None
-    if not gradients or gradients[0] is None or not bool(gradients[0].any()):
-        return 1.0
-    size = gradients[0].abs().amax(dim=0)
-    return float((size <= NOTHING * size.max()).float().mean())
+    gradient = gradients[0] if gradients else None
+    size = torch.zeros_like(kept[0][0]) if gradient is None else gradient.abs().amax(dim=0)
+    hidden = size <= NOTHING * size.max()
+    return None if _is_heard(exam, kept[0], hidden) else float(hidden.float().mean())
+
+
+def _is_heard(exam: Exam, given: Tensor, where: Tensor) -> bool:
+    """Whether an output changes when these numbers of an input do."""
+
+    def change(one: Any) -> Any:
+        return torch.where(where, one.roll(1, dims=0), one) if is_same(one, given) else one
+
+    plain, changed = exam.peek().head, exam.peek(inputs=lambda given: tree_map(change, given)).head
+    if plain is None or changed is None or plain.shape != changed.shape:
+        return False
+    return float((changed.float() - plain.float()).abs().max()) > NOTHING * float(plain.float().abs().max())
 
 
 def crosstalk(exam: Exam) -> float:

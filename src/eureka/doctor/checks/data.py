@@ -18,6 +18,8 @@ from eureka.doctor.checks.positions import drowned_by_inputs
 from eureka.doctor.checks.units import dead_layers
 from eureka.doctor.exam import LONG, STEPS, Exam
 from eureka.doctor.finding import Finding
+from eureka.doctor.padding import fill_of
+from eureka.doctor.sight import is_same, other_tokens
 from eureka.doctor.sizes import USUAL, float_inputs, is_usual, model_inputs, rms
 from eureka.doctor.view import View, named_tensors
 from eureka.forks.case import Fork
@@ -64,25 +66,29 @@ def _constant(exam: Exam) -> Iterator[Finding]:
 
 
 def _without_effect(exam: Exam) -> Iterator[Finding]:
-    """Inputs differ, and yet the outputs for them do not, with fresh weights neither."""
-    if exam.well or exam.once(dead_layers) or _differs(exam) or _differs(exam.anew):
+    """Inputs differ, and yet the outputs for them do not, and did not before training either."""
+    if exam.well or exam.once(dead_layers) or _differs(exam) or _differs(exam.untrained):
         return
     yield Finding(
         cause="inputs_constant",
         sure=0.93,
         explains=0.97,
-        evidence=("Other samples give exactly the same outputs: what the model is given does not reach its last layer.",),
-        advice="look at what becomes of the inputs on their way into the model: a factor of 0, a mask, a tensor overwritten.",
+        evidence=("Other inputs give exactly the same outputs: what the model is given does not reach its last layer.",),
+        advice="look at what becomes of the inputs on their way into the model: a factor of 0, weights of 0 that are frozen,"
+        " a mask, a tensor overwritten.",
     )
 
 
 def _differs(exam: Exam) -> bool:
-    """Whether an output changes when samples change places; also if that cannot be asked."""
+    """Whether an output changes when samples change places, or tokens beside padding others; also if that cannot be asked."""
     given = model_inputs(exam)
     size = len(given[0]) if given else 0
-    moved = list[bool]()
+    moved, fill, tokens = list[bool](), exam.once(fill_of), exam.view.tokens
 
     def roll(one: Any) -> Any:
+        if fill is not None and tokens is not None and is_same(one, tokens):
+            moved.append(True)
+            return other_tokens(tokens, ~fill.where)  # other lengths would change the mask, too
         if not isinstance(one, Tensor) or one.dim() < 2 or len(one) != size:
             return one
         other = one.roll(1, dims=0)

@@ -20,6 +20,7 @@ from eureka.doctor.sight import (
     dependence_on,
     is_same,
     leak,
+    other_tokens,
     sequence_of,
     unseen,
     with_others,
@@ -143,7 +144,10 @@ def _others(row: torch.Tensor, place: int, *, later: bool) -> torch.Tensor:
 
 
 def _tokens_unheard(exam: Exam) -> str | None:
-    """Where the model gives one answer for all tokens: hardly any of them changes it. Padding is left as it is."""
+    """Where the model gives one answer for all tokens: hardly any of them changes it. Padding is left as it is.
+
+    Where there is none, and no token changes anything, what the model is given is lost: a mask is not to blame.
+    """
     tokens, fill, plain = exam.view.tokens, exam.once(fill_of), exam.peek().head
     if tokens is None or plain is None or answers_everywhere(exam) or tokens.shape[1] < 3:
         return None
@@ -151,20 +155,17 @@ def _tokens_unheard(exam: Exam) -> str | None:
     columns = [j for j in range(tokens.shape[1]) if bool(real[:, j].any())]
     places = sorted({columns[round(i * (len(columns) - 1) / (PLACES - 1))] for i in range(PLACES)})
     heard = [j for j in places if _changes(exam, tokens, real, j, plain)]
-    if len(places) < 3 or not heard or len(heard) > len(places) / 3:
+    if len(places) < 3 or (not heard and fill is None) or len(heard) > len(places) / 3:
         return None
-    return (
-        f"tokens {', '.join(map(str, places))} were changed one by one, where they are no padding: only"
-        f" {', '.join(map(str, heard))} changes the output"
-    )
+    which = f"only {', '.join(map(str, heard))} changes" if heard else "none of them changes"
+    return f"tokens {', '.join(map(str, places))} were changed one by one, where they are no padding: {which} the output"
 
 
 def _changes(exam: Exam, tokens: torch.Tensor, real: torch.Tensor, place: int, plain: torch.Tensor) -> bool:
     """Whether the output changes when the tokens at a place become others that the data has."""
-    known = torch.unique(tokens[real])
-    other = tokens.clone()
-    here = torch.searchsorted(known, tokens[:, place].contiguous()).clamp_max(len(known) - 1)
-    other[:, place] = torch.where(real[:, place], known[(here + 1) % len(known)], tokens[:, place])
+    here = torch.zeros_like(real)
+    here[:, place] = real[:, place]
+    other = other_tokens(tokens, here, known=real)
     changed = exam.peek(inputs=lambda given: tree_map(lambda one: other if is_same(one, tokens) else one, given)).head
     if changed is None or changed.shape != plain.shape:
         return True
