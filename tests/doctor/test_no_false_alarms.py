@@ -12,7 +12,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import eureka
-from eureka.doctor.checks import attention_axis, data, dropout, labels, loss_form, movement, padding, positions, sight, targets
+from eureka.doctor.checks import (
+    attention_axis,
+    data,
+    decay,
+    dropout,
+    labels,
+    loss_form,
+    movement,
+    padding,
+    positions,
+    sight,
+    targets,
+)
 from eureka.doctor.exam import Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.view import named_tensors
@@ -608,3 +620,18 @@ def test_the_line_that_lowers_dropout_reaches_attention_and_raises_none() -> Non
     (one,) = found(dropout.check, model, rows, everywhere, lr=1e-3)
     exec(one.code, {"model": model})
     assert sorted(dropout._rates(model)) == [0.0, *[0.1] * (len(dropout._rates(model)) - 1)]
+
+
+@pytest.mark.parametrize("worn", [True, False])
+def test_who_lowers_a_decay_that_has_worn_the_weights_away_is_told_to_begin_again(worn: bool) -> None:
+    model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
+    rows = [(x, x[:, :3].argmax(dim=1)) for x in torch.randn(24, 64, 16)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=100.0)
+    for x, y in rows * 10 if worn else []:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    case = make_case(model, rows, loss=once_a_row, optimizer=optimizer, step=None, most=24)
+    (one,) = decay.check(Exam(case))
+    assert ("from fresh weights" in one.evidence[0]) == worn
+    assert ("begin again" in one.advice) == worn

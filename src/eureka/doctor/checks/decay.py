@@ -19,6 +19,8 @@ ALL = 0.9
 FORGETTING = 0.02
 """Decay that takes this share of the weights at every step leaves nothing of what was learned fifty steps ago."""
 
+AGAIN = " Then begin again: these weights are worn away, and only from fresh ones was it seen to help."
+"""What is added to the advice where going without it does not help from here."""
 USUAL = 0.1
 """A decay that is usual. If it takes much of the weights, the rate is at fault, unless going without it helps."""
 
@@ -46,7 +48,7 @@ def check(exam: Exam) -> Iterator[Finding]:
         evidence=(
             f"Weight decay of {number(decay)} {share}; the weights are {number(_shrunk(exam))} of the size of fresh ones.{tried}",
         ),
-        advice="lower the weight decay; 0.01 to 0.1 is usual with AdamW.",
+        advice="lower the weight decay; 0.01 to 0.1 is usual with AdamW." + (AGAIN if found and whence else ""),
         code="for group in optimizer.param_groups: group['weight_decay'] ="
         f" min(group['weight_decay'], {min(0.01, 0.1 * decay):g})",
         numbers={"weight_decay": decay, "taken": taken},
