@@ -207,9 +207,7 @@ def of_runs() -> str:
         ended = [run.outcome for run in committed_runs(name) if run.outcome is not None]
         hours = sum(outcome.seconds for outcome in ended) / 3600
         folder = name.removeprefix("every_rate/")
-        lines.append(
-            [f"[{(TITLES | OTHERS)[name]}]({folder}/README.md)", f"{len(ended):,}", f"{planned:,}", f"{hours:.1f}"]
-        )
+        lines.append([f"[{(TITLES | OTHERS)[name]}]({folder}/README.md)", f"{len(ended):,}", f"{planned:,}", f"{hours:.1f}"])
     return _markdown(["", "runs", "planned", "hours of one core"], lines)
 
 

@@ -26,6 +26,8 @@ from eureka.study.over_rates import OverRates, over_rates
 OUTCOMES = ("status", "steps", "samples", "seconds", "onset_step", "eureka_step", "final_loss", "final_accuracy")
 LEAPS = "leaps"
 """The column of every leap: its level, onset and step, as in ``0 450 475; 1 925 950``. Tables of before do not have it."""
+_OUTCOME = TypeAdapter(Outcome)
+"""Made once: making it takes far longer than using it."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def read_outcomes(path: Path) -> dict[str, Outcome]:
 def _outcome(row: Mapping[str, str], path: Path) -> Outcome:
     try:
         values = {key: json.loads(row[key] or "null") for key in OUTCOMES if key != "status"}
-        return TypeAdapter(Outcome).validate_python({"status": row["status"], "moments": _read_leaps(row.get(LEAPS)), **values})
+        return _OUTCOME.validate_python({"status": row["status"], "moments": _read_leaps(row.get(LEAPS)), **values})
     except (TypeError, ValueError):
         told = f"a value of {plain(row['run'])} is not what a study writes"
         raise RequestError(f"{path} is not the runs.csv of a study: {told}.") from None
