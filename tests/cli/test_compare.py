@@ -264,6 +264,11 @@ def test_arms_without_softmax_beside_them_are_told_why_there_is_no_verdict(tmp_p
     assert f"{why}add `attention.name: softmax` to the variants or the grid of its file.\n" in shown
 
 
+def test_before_a_run_has_ended_a_sentence_stands_for_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_findings(summarise(Study.of(recipe("tiles"), [{}], tmp_path, "tiles").prepare()), plateaus=1)
+    assert capsys.readouterr().out == "No run has ended yet.\n"
+
+
 def test_only_the_conditions_without_softmax_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fixes = ("norm_softmax", "sigmoid", "softmax")
     changes = [{"attention.name": fix, "model.dim": dim} for dim in (32, 64) for fix in fixes[: 2 + (dim == 64)]]

@@ -254,7 +254,10 @@ def print_findings(summary: Summary, *, plateaus: int, add_softmax: str | None =
     """
     from eureka.cli.table import print_cells, print_over_rates
 
-    print_cells(summary.cells, plateaus=plateaus, losses=bool(summary.losses))
+    if summary.cells:
+        print_cells(summary.cells, plateaus=plateaus, losses=bool(summary.losses))
+    else:
+        sys.stdout.write("No run has ended yet.\n")
     print_over_rates(summary.over_rates)
     sys.stdout.write("".join(f"{_sentence(comparison)}\n" for comparison in summary.comparisons))
     if repeated := summary.grouping.repeated:
