@@ -92,8 +92,13 @@ SYMPTOMS: dict[Cause, Symptom] = {
     ),
     "inputs_unscaled": Symptom(
         "Pixels from 0 to 255, or features in thousands; the loss is huge or does not move",
-        "Inputs (or targets) have a size that nothing else in the model has.",
+        "Inputs have a size that nothing else in the model has.",
         "Normalise them to a mean of 0 and a spread of 1.",
+    ),
+    "targets_unscaled": Symptom(
+        "Prices, counts or years to foretell; the squared error is in the millions and hardly falls",
+        "The outputs begin near 0, and a step moves them by little; the targets are far away.",
+        "Normalise the targets in training, and turn the outputs back into their units afterwards.",
     ),
     "dead_units": Symptom(
         "Stuck at 2.30 after a spike; activations of a layer are all 0",

@@ -1,4 +1,4 @@
-"""Is there something to learn from? Repeated rows, inputs that do not differ, inputs of a size that nothing else has."""
+"""Is there something to learn from? Repeated rows, and inputs that do not differ."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from eureka.doctor.changes import standard
-from eureka.doctor.checks.positions import drowned_by_inputs
 from eureka.doctor.checks.units import dead_layers
-from eureka.doctor.exam import LONG, STEPS, Exam
+from eureka.doctor.exam import STEPS, Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.padding import fill_of
 from eureka.doctor.sight import is_same, other_tokens
-from eureka.doctor.sizes import USUAL, float_inputs, is_usual, model_inputs, rms
+from eureka.doctor.sizes import model_inputs
 from eureka.doctor.view import View, named_tensors
-from eureka.forks.case import Fork
-from eureka.forks.trial import Change, gain, try_steps
 from eureka.formats import number, percent, plural
 
 OFTEN = 0.5
@@ -39,7 +35,6 @@ EVEN = 2.0
 def check(exam: Exam) -> Iterator[Finding]:
     yield from _constant(exam)
     yield from _repeated(exam)
-    yield from _unscaled(exam)
 
 
 def _constant(exam: Exam) -> Iterator[Finding]:
@@ -167,50 +162,3 @@ def _by_heart(exam: Exam, rows: int) -> Finding:
         advice="look at the loss on other data; if there is more data, look at the sampler and at what limits it.",
         numbers={"rows": float(rows)},
     )
-
-
-def _unscaled(exam: Exam) -> Iterator[Finding]:
-    main = float_inputs(exam)
-    if main is None or exam.well or is_usual(main):
-        return
-    size = rms(main)
-    batches, drowned = exam.batches(LONG), exam.once(drowned_by_inputs)
-    scaled = gain(try_steps(exam.case, batches, _scaled(exam)), try_steps(exam.case, batches, _scaled(exam), still=True))
-    helps = scaled.clear(0.03) and scaled.share > 3 * max(exam.progress.share, 0.0)
-    if not helps and not drowned:
-        return
-    told = [f"Inputs have a root mean square of {number(size)} and a mean of {number(float(main.mean()))}."]
-    if helps:
-        told.append(
-            f"Scaled to mean 0 and spread 1 the loss falls by {percent(scaled.share, 1)} in {LONG} steps, as they are by"
-            f" {percent(max(exam.progress.share, 0.0), 1)}."
-        )
-    if drowned:
-        told.append("They drown the positions, which are clear beside inputs that are scaled.")
-    yield Finding(
-        cause="inputs_unscaled",
-        sure=0.92,
-        explains=0.93,
-        evidence=tuple(told),
-        advice="normalise the inputs" + (", and the targets" if _targets_unscaled(exam) else "") + ".",
-        code="x = (x - x.mean()) / x.std()",
-        numbers={"rms": size, "gain": scaled.share},
-    )
-
-
-def _targets_unscaled(exam: Exam) -> bool:
-    """Whether the targets of a squared error are far from what a fresh model gives."""
-    scale = exam.target_scale
-    return scale is not None and not (USUAL[0] <= scale[1] <= USUAL[1] and abs(scale[0]) <= USUAL[1])
-
-
-def _scaled(exam: Exam) -> Change:
-    """The model's float inputs with mean 0 and spread 1; and its outputs in units of the targets, where those are unusual too."""
-    scale = exam.target_scale if _targets_unscaled(exam) else None
-
-    def change(fork: Fork) -> None:
-        fork.model.register_forward_pre_hook(lambda _, args, kwargs: tree_map(standard, (args, kwargs)), with_kwargs=True)
-        if scale is not None:
-            fork.model.register_forward_hook(lambda _, __, output: tree_map(lambda one: one * scale[1] + scale[0], output))
-
-    return change
