@@ -55,6 +55,11 @@ SYMPTOMS: dict[Cause, Symptom] = {
         "`ignore_index` or a mask takes real labels out of the loss.",
         "Use -100 for what shall be ignored, and only there.",
     ),
+    "labels_constant": Symptom(
+        "The loss goes to 0 in a few steps, and the model always says the same",
+        "Every label is the same: only one class is read, or rows are sorted by label and only the first were seen.",
+        "Look at how labels are read; shuffle the rows.",
+    ),
     "loss_misuse": Symptom(
         "Stuck at 2.30 with ten classes; the loss falls a little and stops well above 0",
         "The loss gets what it does not expect: a softmax before the cross-entropy, one-hot labels as classes, a wrong axis.",
@@ -84,6 +89,11 @@ SYMPTOMS: dict[Cause, Symptom] = {
         "Training loss falls only at epoch ends; masked LM sits at 7 on a corpus with duplicated lines",
         "The same rows come again and again: they are memorised, and nothing else is learned.",
         "Look at the sampler, the collation and the source for duplicates; shuffle.",
+    ),
+    "data_sorted": Symptom(
+        "The loss falls, jumps up and falls again; validation stays at chance; `shuffle=True` was forgotten",
+        "Rows come sorted by label: one class is learned at a time, and the others are forgotten.",
+        "Shuffle the rows.",
     ),
     "inputs_constant": Symptom(
         "The output is the same for every input; the loss is that of the label frequencies",

@@ -285,6 +285,13 @@ class Exam:
         counted = self._labels
         return None if not counted.variance else (counted.total / counted.numbers, counted.variance**0.5)
 
+    @property
+    def labels_by_batch(self) -> list[Tensor]:
+        """How often each class is asked for in each of the first batches; of several cross-entropies, the first."""
+        self.still  # noqa: B018  # counts them
+        steps = self._labels.calls[: len(self.case.batches)]
+        return [step[0].labels for step in steps if step and step[0].labels is not None]
+
     @cached_property
     def gradient_norm(self) -> float:
         """The usual norm of the gradient of a step, as backward leaves it."""

@@ -13,9 +13,9 @@ from eureka.formats import listing, plural
 
 Cause = Literal[
     "lr_too_small", "lr_too_large", "not_in_optimizer", "no_gradient", "labels_unrelated", "labels_misaligned", "labels_ignored",
-    "loss_misuse", "attention_axis", "future_leak", "mask_blocks_context", "padding_used", "data_repeated", "inputs_constant",
-    "inputs_unscaled", "targets_unscaled", "dead_units", "precision", "clip_too_tight", "weight_decay_too_large",
-    "dropout_too_large",
+    "labels_constant", "loss_misuse", "attention_axis", "future_leak", "mask_blocks_context", "padding_used", "data_repeated",
+    "data_sorted", "inputs_constant", "inputs_unscaled", "targets_unscaled", "dead_units", "precision", "clip_too_tight",
+    "weight_decay_too_large", "dropout_too_large",
     "positions_missing", "rank_collapse", "attention_saturated", "attention_flat", "norm_mode",
     "gradients_kept", "not_a_number", "healthy",
 ]  # fmt: skip

@@ -29,6 +29,8 @@ class PlainCall:
     """0 for a squared error"""
     weight: Tensor | None = None
     smoothing: float = 0.0
+    labels: Tensor | None = None
+    """how often each class was asked for, where there is one label a row of logits"""
 
 
 class PlainLosses(LabelCounter):
@@ -62,8 +64,9 @@ class PlainLosses(LabelCounter):
             counted = target.detach()[target != int(named.get("ignore_index", -100))]
             count = float(len(counted)) if weight is None else float(weight.detach()[counted].sum())
             value = float(result.float().sum()) / (1.0 if mean else count or math.nan)
-            kept = None if weight is None else weight.detach().double().cpu()
-            self.steps[-1].append(PlainCall(value, int(given.shape[1]), kept, float(named.get("label_smoothing", 0.0))))
+            classes, kept = int(given.shape[1]), None if weight is None else weight.detach().double().cpu()
+            labels = torch.bincount(counted, minlength=classes).cpu() if given.dim() == 2 else None
+            self.steps[-1].append(PlainCall(value, classes, kept, float(named.get("label_smoothing", 0.0)), labels))
 
     @property
     def calls(self) -> list[list[PlainCall]]:
