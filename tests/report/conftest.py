@@ -354,6 +354,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    driver.get("about:blank")  # the browser's own first page may still be loading, and its requests are no test's
     try:
         yield Page(driver)
     finally:
