@@ -109,6 +109,21 @@ def test_labels_that_are_all_the_same_are_named_if_there_are_many(count: int, na
         assert "are 2, and the model tells 4 classes apart" in str(found)
 
 
+def test_a_contrastive_loss_that_asks_for_the_first_place_is_no_fault() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 16))
+    batches = [(x, x + 0.1 * torch.randn(x.shape)) for x, _ in in_batches(torch.arange(ROWS))]
+
+    def contrast(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """As MoCo has it: the logit of the pair first, those of the others behind."""
+        one, other = (F.normalize(model(part), dim=1) for part in batch)
+        alike, others = (one * other).sum(dim=1, keepdim=True), one @ other.roll(1, dims=0)[:8].T
+        return F.cross_entropy(torch.cat([alike, others], dim=1) / 0.2, torch.zeros(len(one), dtype=torch.long))
+
+    found = eureka.diagnose(model, batches, loss=contrast, optimizer=Adam(model.parameters(), 1e-3))
+    assert found.healthy
+
+
 def test_texts_of_one_topic_a_batch_are_no_sorted_labels() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(40, 16), nn.Linear(16, 40))

@@ -10,6 +10,7 @@ from torch import Tensor
 from eureka.doctor.exam import LEARNED, Exam
 from eureka.doctor.finding import Finding
 from eureka.doctor.sizes import model_inputs
+from eureka.doctor.view import named_tensors
 from eureka.formats import fixed, plural
 
 BATCHES, ROWS = 8, 256
@@ -28,23 +29,30 @@ def check(exam: Exam) -> Iterator[Finding]:
         return
     total = torch.stack(list(batches)).sum(dim=0)
     if int(total.count_nonzero()) == 1:
-        yield from _constant(total)
+        yield from _constant(exam, total)
     elif exam.chance is None or exam.level >= LEARNED * exam.chance:
         yield from _sorted(batches, total)
 
 
-def _constant(total: Tensor) -> Iterator[Finding]:
-    rows = int(total.sum())
-    if rows < ROWS or len(total) < 2:
+def _constant(exam: Exam, total: Tensor) -> Iterator[Finding]:
+    rows, label = int(total.sum()), int(total.argmax())
+    if rows < ROWS or len(total) < 2 or not _is_given(exam, label):
         return
     yield Finding(
         cause="labels_constant",
         sure=0.75,
         explains=0.95,
-        evidence=(f"All {rows:,} labels are {int(total.argmax())}, and the model tells {len(total):,} classes apart.",),
+        evidence=(f"All {rows:,} labels are {label}, and the model tells {len(total):,} classes apart.",),
         advice="look at how labels are read; if the rows are sorted by label, shuffle them (DataLoader(..., shuffle=True)).",
         numbers={"rows": float(rows)},
     )
+
+
+def _is_given(exam: Exam, label: int) -> bool:
+    """Whether the labels are in the batch; a contrastive loss makes its own, whose right answer is always in the same place."""
+    rows = len(model_inputs(exam)[0])
+    given = [one for _, one in named_tensors(exam.case.batches[0]) if not one.is_floating_point()]
+    return any(one.numel() == rows and bool((one == label).all()) for one in given)
 
 
 def _sorted(batches: Sequence[Tensor], total: Tensor) -> Iterator[Finding]:
