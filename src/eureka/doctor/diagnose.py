@@ -148,13 +148,13 @@ def _diagnose(given: Given, budget: float | None, on_check: Callable[[str], None
 def _first_step(case: Case) -> None:
     """A step of the run as it is: it can be made, and it leaves the user's own model alone."""
     untouched = Untouched(Fork(case.model, case.optimizer))
-    try:
-        with seeded(), kept(case):
+    with seeded(), kept(case):
+        try:
             case.train(case.fork(), case.batches[0])
-    except Exception as error:
-        raise _of_the_users(error) from error
-    finally:
-        untouched.check()
+        except Exception as error:
+            raise _of_the_users(error) from error
+        finally:
+            untouched.check()  # before what the loss holds is put back, its own parameters among it
 
 
 def _check_all(exam: Exam, budget: float | None, on_check: Callable[[str], None]) -> tuple[list[Finding], list[CheckRecord]]:
