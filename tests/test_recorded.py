@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import eureka
+from eureka.cli.main import app
 from eureka.recipes import recipe
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -112,14 +112,8 @@ def documents(folder: Path) -> dict[str, Any]:
     found = {}
     for name, words in commands(folder).items():
         arguments = [str(next(Path(word).parent.glob("*"))) if word.endswith("/*") else word for word in words]
-        done = subprocess.run(
-            [sys.executable, "-m", "eureka", *arguments, "--json"],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
+        done = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+        assert done.exit_code == 0, (name, done.stderr)
         found[name] = shape(json.loads(done.stdout))
     return found | {"summary.json": shape(json.loads((folder / "study" / "summary.json").read_text()))}
 
