@@ -1,0 +1,1 @@
+"""Training scripts as people write them, and faults planted in them."""
