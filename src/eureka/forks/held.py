@@ -133,12 +133,15 @@ class Held:
         return [value]
 
 
-def hooks_of(model: nn.Module) -> Iterator[Any]:
-    """The functions that users have hung on a model."""
+def functions_of(model: nn.Module) -> Iterator[Any]:
+    """Yield the functions that a model keeps: its hooks, and those that are attributes or in lists and dicts of it."""
     for module in model.modules():
-        for name, hooks in vars(module).items():
-            if name.endswith("_hooks") and isinstance(hooks, dict):
-                yield from hooks.values()
+        for name, attribute in vars(module).items():
+            members = attribute.values() if isinstance(attribute, dict) else attribute
+            for value in members if isinstance(attribute, dict | list | tuple) else [attribute]:
+                # Other objects are copied along with the model; what a function closes over is shared with the copies.
+                if name.endswith("_hooks") or isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+                    yield value
 
 
 def _is_own(one: Any) -> bool:

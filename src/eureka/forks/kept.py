@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from eureka.forks.held import Held, hooks_of
+from eureka.forks.held import Held, functions_of
 from eureka.forks.parking import parameters_beside
 
 
@@ -26,7 +26,7 @@ def kept_loop(function: Callable[..., Any] | None, optimizer: Optimizer | None, 
     more: list[Any] = []
     if isinstance(model, nn.Module):  # else it is refused later
         own += [*model.modules(), *model.parameters(), *model.buffers()]
-        more = [*hooks_of(model), *([] if optimizer is None else parameters_beside(model, optimizer))]
+        more = [*functions_of(model), *([] if optimizer is None else parameters_beside(model, optimizer))]
     held = Held([function, *more], own)
     groups = [] if optimizer is None else [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     try:
