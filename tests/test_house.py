@@ -30,6 +30,7 @@ BELOW: dict[str, set[str]] = {
     "forks": set(),
     "doctor": {"attention", "curves", "forks", "patching", "probes", "runs", "starts"},
     "racing": {"curves", "forks", "patching", "probes", "starts"},
+    "capture": {"curves", "doctor", "forks", "racing"},
     "training": {"tasks", "probes", "schedules", "runs"},
     "testing": {"attention", "tasks"},
     "config": {"attention", "tasks", "models", "training"},
