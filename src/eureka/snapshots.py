@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from eureka.config import RunConfig
 from eureka.errors import RequestError, WorkError
 from eureka.experiment import build
-from eureka.forks.given import Given
+from eureka.forks.setup import Setup
 from eureka.forks.rates import lasting_rate
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.induction import induction_scores
@@ -79,7 +79,7 @@ def _at(state: dict[str, Any], initial: Snapshot) -> Snapshot:
     return Snapshot(initial.task, initial.model, step)
 
 
-def hand_over_run(folder: RunFolder, file: Path | None = None) -> Given:
+def hand_over_run(folder: RunFolder, file: Path | None = None) -> Setup:
     """The run at a checkpoint, by default the newest, with the optimiser and the batches that its loop would go on with."""
     stored = folder.config()
     assert stored is not None
@@ -96,7 +96,7 @@ def hand_over_run(folder: RunFolder, file: Path | None = None) -> Given:
     value, note = lasting_rate(learning_rate(config), snapshot.step, config.steps)
     set_learning_rate(optimizer, value)
     loop = RunLoop(snapshot.task, config)
-    return Given(
+    return Setup(
         model=snapshot.model,
         batches=RunBatches(snapshot.task, config.batch_size, generator),
         loss=loop.loss if config.qk_lr_scale == 1.0 else None,

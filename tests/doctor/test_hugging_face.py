@@ -16,7 +16,7 @@ from eureka.doctor import exam
 from eureka.doctor.diagnose import CHECKS
 from eureka.errors import RequestError
 from eureka.forks.case import take
-from eureka.forks.given import hand_over
+from eureka.forks.setup import hand_over
 from tests.doctor.digests import digest
 
 transformers = pytest.importorskip("transformers")

@@ -15,7 +15,7 @@ import eureka
 from eureka.doctor import diagnose, exam
 from eureka.doctor.diagnose import CHECKS
 from eureka.errors import RequestError
-from eureka.forks.given import hand_over
+from eureka.forks.setup import hand_over
 from eureka.forks.settings_code import settings_code
 from tests.doctor.digests import digest
 

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 import eureka
 from eureka.errors import RequestError
 from eureka.forks.case import Fork
-from eureka.forks.given import Given
+from eureka.forks.setup import Setup
 from eureka.forks.rates import with_rates
 from eureka.racing.race import Race
 from eureka.racing.remedies import CATALOGUE, choose
@@ -261,7 +261,7 @@ def test_a_race_after_a_race_waits_with_the_remedy_that_was_applied() -> None:
 
 def test_the_winner_is_applied_to_the_optimiser_that_goes_on_training_at_its_own_rate() -> None:
     run = reader(lr=0.0, loss=same, dropout=0.0, batches=40)
-    given = Given(
+    given = Setup(
         model=run.model,
         batches=run.batches,
         loss=run.loss,

@@ -17,7 +17,7 @@ from eureka.files import check_folder
 from eureka.formats import plural
 
 if TYPE_CHECKING:
-    from eureka.forks.given import Given
+    from eureka.forks.setup import Setup
     from eureka.runs import RunFolder
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")
@@ -72,7 +72,7 @@ def diagnose(
         _say_log(path, html, json)
 
 
-def _function(what: str) -> Given:
+def _function(what: str) -> Setup:
     if not FUNCTION.fullmatch(what):
         raise RequestError(f"{what} is not there; give a log, a run folder, or a function as in my_module:my_case.")
     from eureka.forks.loading import load_case
@@ -95,7 +95,7 @@ def _run_of(path: Path) -> RunFolder | None:
     return None
 
 
-def _diagnose(given: Given, what: str, budget: float | None, html: Path | None, json: bool) -> None:
+def _diagnose(given: Setup, what: str, budget: float | None, html: Path | None, json: bool) -> None:
     from eureka.doctor import diagnose as doctor
 
     with _bar(len(doctor.CHECKS)) as on_check:

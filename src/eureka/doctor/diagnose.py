@@ -42,7 +42,7 @@ from eureka.doctor.exam import LONG, STEPS, Exam
 from eureka.doctor.finding import CheckRecord, Diagnosis, Finding
 from eureka.errors import EurekaError, RequestError, own_line
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case, seeded
-from eureka.forks.given import Given, hand_over
+from eureka.forks.setup import Setup, hand_over
 from eureka.forks.kept import kept_loop
 from eureka.forks.settings_code import settings_code
 from eureka.forks.trial import kept
@@ -127,7 +127,7 @@ def diagnose(
         return _diagnose(given, budget, on_check or (lambda name: None))
 
 
-def _diagnose(given: Given, budget: float | None, on_check: Callable[[str], None]) -> Diagnosis:
+def _diagnose(given: Setup, budget: float | None, on_check: Callable[[str], None]) -> Diagnosis:
     function = given.loss if given.step is None else given.step
     with kept_random_state(given.batches), kept_loop(function, given.optimizer, given.model), uncompiled():
         case = make_case(

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from eureka.errors import RequestError
 from eureka.forks.accumulated import Accumulated
-from eureka.forks.given import Given
+from eureka.forks.setup import Setup
 from eureka.forks.quiet import Quiet, copied
 from eureka.forks.rates import at_lasting_rates, bare_copy
 
@@ -23,7 +23,7 @@ SHARED = ("model", "model_wrapped", "args", "processing_class", "train_dataset",
 SILENT = ("callback_handler", "log", "save_model", "push_to_hub", "_save_checkpoint", "evaluate", "predict")
 
 
-def from_trainer(trainer: Any, batches: Any, log: Any) -> Given:
+def from_trainer(trainer: Any, batches: Any, log: Any) -> Setup:
     """The trainer as it is now, before, during or after `train()`; nothing of it is changed."""
     if getattr(trainer, "is_deepspeed_enabled", False) or getattr(trainer, "is_fsdp_enabled", False):
         raise RequestError(
@@ -38,7 +38,7 @@ def from_trainer(trainer: Any, batches: Any, log: Any) -> Given:
     optimizer, notes = _at_lasting_rates(trainer, quiet, own, loader, accumulated)
     if trainer.args.fp16:
         notes = (*notes, "The loss scaling of fp16 is left out of the experiments.")
-    return Given(
+    return Setup(
         model=trainer.model,
         batches=Accumulated(loader, accumulated),
         step=TrainerStep(quiet),

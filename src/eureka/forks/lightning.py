@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 
 from eureka.errors import RequestError
 from eureka.forks.accumulated import Accumulated
-from eureka.forks.given import Given
+from eureka.forks.setup import Setup
 from eureka.forks.quiet import Quiet, Reader
 from eureka.forks.rates import at_lasting_rates
 
@@ -38,7 +38,7 @@ ALONE: dict[str, Any] = {
 FORGETS = "Each fit() of Lightning makes a new optimiser: a rate or decay that helped has to be set in configure_optimizers too."
 
 
-def from_module(module: Any, data: Any, optimizer: Optimizer | None, log: Any) -> Given:
+def from_module(module: Any, data: Any, optimizer: Optimizer | None, log: Any) -> Setup:
     """The module as it is now; nothing of it, of its trainer or of its data is changed."""
     trainer = module._trainer
     loader = _loader(module, data)
@@ -50,7 +50,7 @@ def from_module(module: Any, data: Any, optimizer: Optimizer | None, log: Any) -
     if trainer is None:
         notes = (*notes, "The module has no Trainer yet: neither gradient clipping nor accumulation is assumed.")
     accumulated = max(_number(trainer, "accumulate_grad_batches", 1), 1)
-    return Given(
+    return Setup(
         model=module,
         batches=Accumulated(loader, accumulated),
         step=ModuleStep(trainer),

@@ -7,13 +7,13 @@ from dataclasses import fields
 from typing import Any
 
 from eureka.errors import RequestError, UnknownNameError, own_line
-from eureka.forks.given import Given, hand_over, is_trainer
+from eureka.forks.setup import Setup, hand_over, is_trainer
 from eureka.registry import find_named
 
-NAMES = tuple(field.name for field in fields(Given) if field.name in ("model", "batches", "loss", "step", "optimizer", "log"))
+NAMES = tuple(field.name for field in fields(Setup) if field.name in ("model", "batches", "loss", "step", "optimizer", "log"))
 
 
-def load_case(text: str) -> Given:
+def load_case(text: str) -> Setup:
     """Call the function that ``module:function`` names.
 
     It returns a dict with model, batches, loss or step, optimizer and log; an object with these attributes; or a trainer.

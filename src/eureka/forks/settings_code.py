@@ -10,7 +10,7 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, OneCycleLR, ReduceLROnPlateau
 
-from eureka.forks.given import Given
+from eureka.forks.setup import Setup
 from eureka.forks.kept import schedulers_of
 from eureka.forks.rates import OVER, begins_at_zero, first_rate
 
@@ -21,12 +21,12 @@ MISSING = re.compile(r"optimizer\.add_param_group\(\{'params': (?P<list>\[.*\])\
 DECAY = re.compile(r"for group in optimizer\.param_groups: group\['weight_decay'\] = (?:min\(.*, )?(?P<value>[\d.e-]+)\)?")
 
 
-def settings_code(code: str, given: Given) -> str:
+def settings_code(code: str, given: Setup) -> str:
     """The same for the run that was given; other code stays as it is.
 
     >>> import torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1e-6)
-    >>> given = Given(model=torch.nn.Linear(1, 1), batches=[1], optimizer=optimizer)
+    >>> given = Setup(model=torch.nn.Linear(1, 1), batches=[1], optimizer=optimizer)
     >>> code = "for group in optimizer.param_groups: group['lr'] *= 10"
     >>> settings_code(code, given) == code
     True

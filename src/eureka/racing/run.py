@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from eureka.errors import RequestError
 from eureka.forks.case import Case, Fork, Loss, Step, copied_hooks, kept_random_state, make_case
-from eureka.forks.given import Given, hand_over
+from eureka.forks.setup import Setup, hand_over
 from eureka.forks.inputs import seen_inputs
 from eureka.forks.kept import kept_loop, schedulers_of
 from eureka.forks.parking import Parked, Parking, empty, size_of
@@ -97,7 +97,7 @@ class _Running:
 
     def __init__(
         self,
-        given: Given,
+        given: Setup,
         case: Case,
         chosen: Sequence[Remedy],
         steps: int,
