@@ -36,7 +36,7 @@ dropout = 0.0
 bias = False
 # adamw
 learning_rate = 3e-3
-max_iters = 300
+max_iters = 240
 weight_decay = 1e-1
 beta1 = 0.9
 beta2 = 0.95
@@ -44,7 +44,7 @@ grad_clip = 1.0
 # learning rate decay
 decay_lr = True
 warmup_iters = 20
-lr_decay_iters = 300
+lr_decay_iters = 240
 min_lr = 3e-4
 # system
 device = "cpu"
