@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eureka.cli.budget import BudgetOption
 from eureka.cli.completion import complete_fixes, complete_starts
 from eureka.cli.options import FastOption, JsonOption, OutOption, RecipeArgument, SetOption, assignments, listed
 from eureka.cli.run_study import (
     Advice,
-    BudgetOption,
     MaxRunsOption,
     OnOption,
     WorkersOption,

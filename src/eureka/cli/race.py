@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eureka.cli.budget import BudgetOption
 from eureka.cli.options import JsonOption, listed, print_json
-from eureka.cli.run_study import BudgetOption, OnOption, WorkersOption, run_study
+from eureka.cli.run_study import OnOption, WorkersOption, run_study
 from eureka.cli.table import print_table
 from eureka.errors import RequestError
 from eureka.formats import listing

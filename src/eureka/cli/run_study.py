@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eureka.cli.budget import seconds
 from eureka.cli.options import as_json, print_json
 from eureka.cli.signals import Stopped
 from eureka.errors import RequestError
@@ -32,14 +31,12 @@ OnOption = Annotated[
     str, typer.Option("--on", metavar="local|ray[:ADDRESS]", help="Carry the runs out on this machine or on a Ray cluster.")
 ]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Runs at a time, locally. (default: one for each core)")]
-BudgetOption = Annotated[str | None, typer.Option("--budget", metavar="TIME", help="Stop after this long, as in 90s, 45m or 2h.")]
 MaxRunsOption = Annotated[
     int | None, typer.Option("--max-runs", metavar="N", min=1, help="Refuse a study of more runs than that. (default: 10,000)")
 ]
 Advise = Callable[["Summary", "Pool"], "Advice | None"]
 MOST_NAMED = 6
 """Runs that are named in a sentence."""
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
@@ -142,16 +139,6 @@ def _carry_out(
     summary = summarise_runs(read_again(runs))
     advice = advise(summary, pool) if advise and not failures else None
     return summary, write_summary(title, study.folder, summary, failures, to_decide=advice), failures
-
-
-def seconds(text: str | None) -> float:
-    """``"2h"`` → 7200.0; no text, no limit."""
-    if text is None:
-        return math.inf
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text.strip())
-    if not found or float(found[1]) <= 0:
-        raise RequestError(f"--budget {text}: expected a time such as 90s, 45m or 2h.")
-    return float(found[1]) * UNITS[found[2]]
 
 
 def make_pool(on: str, workers: int | None) -> Pool:

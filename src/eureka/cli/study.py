@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eureka.cli.budget import BudgetOption
 from eureka.cli.completion import complete_study
 from eureka.cli.options import JsonOption, print_json
-from eureka.cli.run_study import BudgetOption, MaxRunsOption, OnOption, WorkersOption, run_study
+from eureka.cli.run_study import MaxRunsOption, OnOption, WorkersOption, run_study
 from eureka.errors import RequestError
 from eureka.formats import fixed
 

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from eureka.cli.budget import seconds
 from eureka.cli.options import print_json
-from eureka.cli.run_study import Advice, bring_to_end, make_pool, print_summary, read_runs, seconds, write_summary
+from eureka.cli.run_study import Advice, bring_to_end, make_pool, print_summary, read_runs, write_summary
 from eureka.errors import RequestError
 from eureka.formats import duration, listing, plural
 

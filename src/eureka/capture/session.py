@@ -1,0 +1,314 @@
+"""A script or loop that is looked at while it runs: when it is asked, taped, proven and examined."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from eureka.capture.lines import Line
+from eureka.capture.program import ReplayError
+from eureka.capture.prove import CopyStage, Proof, TapedTraining, programs, prove
+from eureka.capture.subject import Subject, bare, refuse_kind, size_in_bytes
+from eureka.capture.tape import Tape
+from eureka.capture.watch import Watch, Watched
+from eureka.errors import EurekaError, WorkError
+from eureka.forks.joined import Joined
+from eureka.forks.rates import warmed_up
+from eureka.forks.setup import Setup
+from eureka.formats import plural
+
+TAPED_STEPS = 32
+"""Steps that are taped once it is asked."""
+LATEST_STEP, LATEST_SECONDS = 2_000, 600.0
+"""When a loss that has come to no plateau is looked at all the same."""
+NONFINITE_STEPS = 3
+"""Losses in a row that are no number before the run is looked at."""
+FREE_MEMORY_SHARE = 0.8
+
+
+class CaptureError(WorkError):
+    """The run cannot be captured; the message says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """A run that was taped and proven."""
+
+    setup: Setup
+    proof: Proof
+    steps: int
+    """taped ones"""
+    at_step: int
+    """of the chosen optimiser, when taping ended"""
+    forms: int
+    model_line: Line | None
+    backward_line: Line | None
+    optimizer_line: Line | None
+    optimizers: tuple[str, ...]
+    """a sentence on each optimiser, the chosen one first"""
+    notes: tuple[str, ...]
+
+
+@dataclass
+class When:
+    """When a run is asked: at a step, after some seconds, or at a plateau."""
+
+    step: int | None = None
+    seconds: float | None = None
+
+    def has_come(self, watched: Watched, first_step_at: float) -> str:
+        """Return why now, or nothing."""
+        if watched.nonfinite >= NONFINITE_STEPS:
+            return "the loss is no number"
+        since = time.monotonic() - first_step_at
+        if self.step is not None:
+            return f"step {watched.steps:,} was asked for" if watched.steps >= self.step else ""
+        if self.seconds is not None:
+            return f"{since:.0f} s have passed" if since >= self.seconds else ""
+        if watched.event is not None and watched.event.name == "plateau_entered":
+            return f"the loss has stopped falling at {watched.event.plateau.level:.4g}"
+        if watched.steps >= LATEST_STEP:
+            return f"{LATEST_STEP:,} steps have been made"
+        return f"{LATEST_SECONDS / 60:.0f} minutes have passed" if since >= LATEST_SECONDS else ""
+
+
+class Session:
+    """Watches this process's training; once asked, tapes the next steps, proves them, and calls `examine`.
+
+    Args:
+        when: when it is asked, besides by `ask`
+        examine: called between two steps with what was captured
+        refused: called with a sentence where the run cannot be captured
+        steps: how many are taped
+        optimizer: the number of the optimiser to look at, from 1; the one with most parameters by default
+    """
+
+    def __init__(
+        self,
+        when: When,
+        examine: Callable[[Captured], None],
+        refused: Callable[[str], None],
+        *,
+        steps: int = TAPED_STEPS,
+        optimizer: int | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.when, self.examine, self.refused, self.steps, self.wanted = when, examine, refused, steps, optimizer
+        self.say = say or (lambda text: None)
+        self.watch = Watch(self._on_step)
+        self.asked = False
+        self.done = False
+        self.tape: Tape | None = None
+        self._start: CopyStage | None = None
+        self._main: Watched | None = None
+        self._refused_kind = False
+
+    def start(self) -> None:
+        self.watch.start()
+
+    def stop(self) -> None:
+        """Look no further. Hooks stay until the loop has ended, as optimisers must not lose them while theirs run."""
+        self.done = True
+        if self.tape is not None:
+            self.tape.stop()
+            self.tape = self.watch.tape = None
+        self.watch.off = True
+
+    def ask(self) -> None:
+        """Tape from the next step on."""
+        self.asked = True
+
+    @property
+    def main(self) -> Watched | None:
+        """The optimiser that is looked at."""
+        if self.wanted is not None:
+            return self.watch.watched[self.wanted - 1] if self.wanted <= len(self.watch.watched) else None
+        return self.watch.busiest
+
+    @property
+    def curve(self) -> list[tuple[int, float]]:
+        """The loss of each step so far."""
+        main = self._main or self.main
+        return [] if main is None else list(main.curve)
+
+    # Between two steps
+
+    def _on_step(self, watched: Watched) -> None:
+        if self.done or self.tape is not None:
+            return
+        if watched.steps == 1 and not self._refused_kind:
+            optimizer = watched.optimizer
+            if why := refuse_kind(
+                (), [] if optimizer is None else [one for group in optimizer.param_groups for one in group["params"]]
+            ):
+                self._refused_kind = self.done = True
+                self.refused(f"This run cannot be captured: {why} It goes on and is watched.")
+                return
+        main = self.main
+        if main is not watched:
+            return
+        assert self.watch.first_step_at is not None
+        why = self.when.has_come(watched, self.watch.first_step_at)
+        if why or self.asked:
+            self.say(f"Step {watched.steps:,}: {why or 'asked'}; the next {plural(self.steps, 'step')} are taped.")
+            self._begin(watched)
+
+    def _begin(self, main: Watched) -> None:
+        """Copy what is trained, and record from the next step on."""
+        self._main = main
+        try:
+            watched = [one for one in self.watch.watched if one.optimizer is not None]
+            optimizers = [one.optimizer for one in watched if one.optimizer is not None]
+            self._numbers = [optimizers.index(one.optimizer) for one in self.watch.partners(main)]
+            subject = Subject(one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"])
+            if why := refuse_kind(subject.root.modules(), subject.root.parameters()):
+                raise CaptureError(why)
+            needed = size_in_bytes(subject.root, optimizers)
+            if needed > FREE_MEMORY_SHARE * free_memory():
+                raise CaptureError(
+                    f"a copy of the model and its optimiser needs {needed / 1e9:.1f} GB, and {free_memory() / 1e9:.1f} GB are free."
+                )
+            self._start = CopyStage(subject, optimizers)
+            ends = optimizers[self._numbers[-1]]
+            self.tape = self.watch.tape = Tape(subject, optimizers, ends, self._on_taped)
+            self.tape.start()
+        except Exception as error:  # whatever is wrong here must not end the user's run
+            self._give_up(error)
+
+    def _on_taped(self) -> None:
+        tape = self.tape
+        assert tape is not None
+        if len(tape.steps) < self.steps and not tape.problem:
+            return
+        tape.stop()
+        self.tape = self.watch.tape = None
+        with self.watch.paused():
+            try:
+                captured = self._captured(tape)
+            except Exception as error:
+                self._give_up(error)
+                return
+            finally:
+                self._start = None
+            self.done = True
+            self.examine(captured)
+
+    def _give_up(self, error: Exception) -> None:
+        if self.tape is not None:
+            self.tape.stop()
+        self.tape = self.watch.tape = None
+        self.done = True
+        text = str(error) if isinstance(error, EurekaError) else f"{type(error).__name__}: {error}"
+        first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+        self.refused(f"This run cannot be captured: {first}")
+
+    def _captured(self, tape: Tape) -> Captured:
+        """Prove the tape, and make a setup of it."""
+        main, start, subject, optimizers = self._main, self._start, tape.subject, tape.optimizers
+        assert main is not None and start is not None
+        if tape.problem:
+            raise CaptureError(f"step {len(tape.steps)} of the tape cannot be recorded, as {tape.problem}.")
+        if not any(step.backwards for step in tape.steps):
+            raise CaptureError("no backward was seen in the taped steps, so there is no loss to examine.")
+        try:
+            proof = prove(tape.steps, start, subject, optimizers)
+        except ReplayError as error:
+            raise CaptureError(f"its steps cannot be replayed, as {error}.") from error
+        by_hand = next((step.by_hand for step in tape.steps if step.by_hand), "")
+        if not proof.loss_exact:
+            raise CaptureError(
+                f"in {proof.wrong_losses} of {plural(proof.steps, 'taped step')} the replayed loss has other bits than the script's"
+                f" ({proof.first_wrong}), so nothing can be said about it. Hand over a function (eureka diagnose module:function), or"
+                " try --fork."
+            )
+        return self._setup(tape, proof, by_hand)
+
+    def _setup(self, tape: Tape, proof: Proof, by_hand: str) -> Captured:
+        main, subject, optimizers = self._main, tape.subject, tape.optimizers
+        assert main is not None
+        numbers = self._chosen(tape)
+        trained = [one for number in numbers for group in optimizers[number].param_groups for one in group["params"]]
+        inside = {id(one) for one in trained}
+        everything = programs(tape.steps, subject, subject.root, numbers, optimizers)
+        called = [call.target for _, program in everything for call in program.calls if isinstance(call.target, nn.Module)]
+        called = [one for one in called if any(id(p) in inside for p in bare(one).parameters())]
+        path = subject.smallest(trained, called)
+        step = TapedTraining(subject, path)
+        steps = programs(tape.steps, subject, step.model, numbers, optimizers)
+        steps = [(one, program) for one, program in steps if program.losses]
+        if not steps:
+            raise CaptureError("the loss of the taped steps reaches no parameter of the optimiser.")
+        own = Joined(*(optimizers[number] for number in numbers)) if len(numbers) > 1 else optimizers[numbers[0]]
+        warm, notes = (own, ()) if len(numbers) > 1 else warmed_up(own)
+        notes = (
+            *notes,
+            *filter(None, [proof.note, _overwritten(tape), by_hand and f"{by_hand[0].upper()}{by_hand[1:]}: not replayed."]),
+        )
+        if not proof.step_exact and not by_hand:
+            notes = (
+                *notes,
+                f"Losses are replayed with the same bits, steps are not: {proof.differing} differs after the last one.",
+            )
+        curve = main.curve
+        setup = Setup(
+            model=step.model,
+            batches=[program.batch(one) for one, program in steps],
+            step=step,
+            optimizer=warm,
+            log=[loss for _, loss in curve] if len(curve) > 1 else None,
+            notes=notes,
+            own_optimizer=None if warm is own else own,
+        )
+        return Captured(
+            setup=setup,
+            proof=proof,
+            steps=len(tape.steps),
+            at_step=main.steps,
+            forms=len({one.form for one in tape.steps}),
+            model_line=tape.model_line,
+            backward_line=tape.backward_line,
+            optimizer_line=main.made_at,
+            optimizers=tuple(describe(one) for one in sorted(self.watch.watched, key=lambda one: one is not main)),
+            notes=notes,
+        )
+
+    def _chosen(self, tape: Tape) -> list[int]:
+        """The optimisers that are examined together: those that train one called model after the same backward."""
+        main = self._main
+        assert main is not None
+        own = tape.optimizers.index(main.optimizer)  # type: ignore[arg-type]
+        if self.wanted is not None or len(self._numbers) == 1:
+            return [own]
+        trained = [{id(one) for group in tape.optimizers[n].param_groups for one in group["params"]} for n in self._numbers]
+        for call in (
+            one for step in tape.steps for one in step.all_actions() if isinstance(getattr(one, "target", None), nn.Module)
+        ):
+            inside = {id(one) for one in bare(call.target).parameters()}
+            if all(one & inside for one in trained):
+                return self._numbers
+        return [own]
+
+
+def _overwritten(tape: Tape) -> str:
+    if not any(step.overwritten for step in tape.steps):
+        return ""
+    return "The script also writes weights besides its optimiser; experiments leave that out."
+
+
+def describe(watched: Watched) -> str:
+    """Return a sentence on an optimiser: its class, parameters, loss and steps."""
+    where = "" if watched.made_at is None else f" ({watched.made_at})"
+    loss = f", steps after {watched.loss_name}.backward()" if watched.loss_name else ""
+    return f"{watched.number + 1}: {watched.kind}{where}, {watched.elements:,} parameters{loss}, {plural(watched.steps, 'step')}"
+
+
+def free_memory() -> float:
+    """Return the free main memory in bytes; 4 GB where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return 4e9

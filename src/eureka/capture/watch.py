@@ -1,0 +1,243 @@
+"""Watch a training loop from its first step: the loss of every step of every optimiser, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from eureka.capture.lines import Line, name_in_script, user_line
+from eureka.curves.online import Event, OnlineDetector
+
+if TYPE_CHECKING:
+    from eureka.capture.tape import Tape
+
+LATE_READS = 64
+"""Losses on an accelerator that may wait to be read, so that reading them never waits for the device."""
+NAMED_BACKWARDS = 20
+"""Backwards whose loss is looked up by its name in the script; later ones are the same."""
+BY_HAND = 3
+"""Backwards in a row without a step of any optimiser after which weights are taken to be updated by hand."""
+
+
+@dataclass
+class Watched:
+    """An optimiser with what was seen of it."""
+
+    number: int
+    reference: weakref.ReferenceType[Optimizer]
+    kind: str
+    made_at: Line | None
+    loss_name: str = ""
+    steps: int = 0
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    detector: OnlineDetector = field(default_factory=OnlineDetector)
+    event: Event | None = None
+    """the last one"""
+    round: int = 0
+    """how many times backward had run at its last step"""
+    nonfinite: int = 0
+    """losses in a row that are no finite number"""
+    waiting: deque[tuple[int, Tensor, Any]] = field(default_factory=deque)
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        return self.reference()
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it trains."""
+        optimizer = self.optimizer
+        return 0 if optimizer is None else sum(one.numel() for group in optimizer.param_groups for one in group["params"])
+
+    def add(self, step: int, loss: Tensor) -> None:
+        """Take the loss of a step; on an accelerator it is read once the device has computed it."""
+        if loss.device.type == "cpu":
+            self._take(step, float(loss))
+            return
+        if loss.device.type == "cuda":
+            value = torch.empty((), dtype=loss.dtype, pin_memory=True)
+            value.copy_(loss, non_blocking=True)
+            done = torch.cuda.Event()
+            done.record()
+            self.waiting.append((step, value, done))
+        else:
+            self.waiting.append((step, loss, None))
+        while self.waiting and (self._is_done(self.waiting[0][2]) or len(self.waiting) > LATE_READS):
+            first, value, _ = self.waiting.popleft()
+            self._take(first, float(value))
+
+    def _is_done(self, event: Any) -> bool:
+        return event is not None and bool(event.query())
+
+    def _take(self, step: int, value: float) -> None:
+        self.curve.append((step, value))
+        self.nonfinite = 0 if abs(value) < float("inf") else self.nonfinite + 1  # nan compares false
+        event = self.detector.update(step, value)
+        if event is not None:
+            self.event = event
+
+
+class Watch:
+    """Hooks on every optimiser's step and on backward; `on_step` is called after each step with what was seen.
+
+    What it does not see: other threads and other processes.
+    """
+
+    def __init__(self, on_step: Callable[[Watched], None]) -> None:
+        self.watched: list[Watched] = []
+        self.backwards = 0
+        self.first_step_at: float | None = None
+        self.compiled_functions: list[str] = []
+        self.unstepped = 0
+        """backwards since an optimiser has stepped"""
+        self.on_backward: Callable[[Tensor], None] | None = None
+        self.tape: Tape | None = None
+        """what records, if anything does: optimisers must not get hooks while theirs run, so it is told by the ones here"""
+        self.off = False
+        self._on_step = on_step
+        self._losses: list[Tensor] = []
+        self._scaled: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+        self._made: weakref.WeakKeyDictionary[Optimizer, Line] = weakref.WeakKeyDictionary()
+        self._by_id: dict[int, Watched] = {}
+        self._depth = 0
+        self._before = 0
+        self._thread, self._process = threading.get_ident(), os.getpid()
+        self._undo = contextlib.ExitStack()
+
+    def start(self) -> None:
+        self._undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
+        self._undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
+        self._undo.enter_context(_wrapped(torch.autograd, "backward", self._backward))
+        self._undo.enter_context(_wrapped(torch.amp.GradScaler, "scale", self._scale))
+        self._undo.enter_context(_wrapped(Optimizer, "__init__", self._optimizer_made))
+
+    def stop(self) -> None:
+        self._undo.close()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, what trains is not the script."""
+        before, self.off = self.off, True
+        try:
+            yield
+        finally:
+            self.off = before
+
+    @property
+    def busiest(self) -> Watched | None:
+        """The optimiser with most parameters among those that are alive."""
+        return max((one for one in self.watched if one.optimizer is not None), key=lambda one: one.elements, default=None)
+
+    def partners(self, main: Watched) -> list[Watched]:
+        """Return the optimisers that step after the same backward as `main`, in the order of their steps, itself included."""
+        return [one for one in self.watched if one.optimizer is not None and (one is main or one.round == main.round > 0)]
+
+    def _is_here(self) -> bool:
+        return threading.get_ident() == self._thread and os.getpid() == self._process
+
+    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.off and self._is_here():
+                roots = [tensors] if isinstance(tensors, Tensor) else list(tensors) if isinstance(tensors, list | tuple) else []
+                for root in roots:
+                    if isinstance(root, Tensor):
+                        value = self._scaled.get(root, root.detach())
+                        self._losses.append(value if value.numel() == 1 else value.float().mean())
+                self.backwards += 1
+                self.unstepped += 1
+                self._last_root = weakref.ref(roots[0]) if roots and isinstance(roots[0], Tensor) else None
+                if self.backwards <= NAMED_BACKWARDS:
+                    self._last_name = name_in_script(roots[0]) if roots else ""
+                if self.on_backward is not None and roots:
+                    result = original(tensors, *args, **kwargs)
+                    self.on_backward(roots[0])
+                    return result
+            return original(tensors, *args, **kwargs)
+
+        return backward
+
+    def _scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def scale(scaler: Any, outputs: Any) -> Any:
+            result = original(scaler, outputs)
+            if self._is_here() and isinstance(outputs, Tensor) and scaler.is_enabled():
+                self._scaled[result] = outputs.detach()
+            return result
+
+        return scale
+
+    def _optimizer_made(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def init(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            if self._is_here() and (line := user_line()) is not None:
+                self._made[optimizer] = line
+
+        return init
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+        if self.off or not self._is_here():
+            return None
+        self._depth += 1  # an optimiser may step another one inside of its own step
+        if self._depth > 1:
+            return None
+        self._before = len(self._losses)
+        return None if self.tape is None else self.tape.before_update(optimizer, args, kwargs)
+
+    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self.off or not self._is_here():
+            return
+        self._depth = max(self._depth - 1, 0)
+        if self._depth:
+            return
+        tape = self.tape
+        self._add_step(optimizer)
+        if tape is not None:  # one that has just begun records from the next step on
+            tape.after_update(optimizer)
+
+    def _add_step(self, optimizer: Optimizer) -> None:
+        watched = self._by_id.get(id(optimizer))
+        if watched is None or watched.optimizer is not optimizer:
+            watched = Watched(len(self.watched), weakref.ref(optimizer), type(optimizer).__name__, self._made.get(optimizer))
+            self.watched.append(watched)
+            self._by_id[id(optimizer)] = watched
+        if self.first_step_at is None:
+            self.first_step_at = time.monotonic()
+        watched.loss_name = watched.loss_name or getattr(self, "_last_name", "")
+        watched.steps += 1
+        watched.round = self.backwards
+        self.unstepped = 0
+        if self._losses:
+            inside = self._losses[self._before :]
+            # LBFGS computes the loss several times in a step: the first is that of the weights before it.
+            losses = inside[:1] if inside and isinstance(optimizer, torch.optim.LBFGS) else self._losses
+            self._last_loss = losses[0] if len(losses) == 1 else torch.stack([one.float() for one in losses]).sum()
+            self._losses = []
+        if (loss := getattr(self, "_last_loss", None)) is not None:
+            watched.add(watched.steps, loss)
+        self._on_step(watched)
+
+
+@contextlib.contextmanager
+def _wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    original = getattr(holder, name)
+    setattr(holder, name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(holder, name, original)
