@@ -22,6 +22,10 @@ class Line:
     file: str
     number: int
 
+    @property
+    def path(self) -> Path:
+        return Path(self.file)
+
     def __str__(self) -> str:
         return f"{Path(self.file).name}:{self.number}"
 

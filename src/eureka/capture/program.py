@@ -626,7 +626,7 @@ def slice_of(
 
 
 def needed(actions: Sequence[Any], writers: Callable[[nn.Module], bool]) -> list[Any]:
-    """Return the actions without calls that no backward asks for; those that write into what is asked for, or into buffers, stay."""
+    """Return the actions without calls that no backward asks for; those that write into it or into buffers stay."""
     wanted: set[Call] = set()
     storages: set[int] = set()
     kept: list[Any] = []

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from torch import nn
 
@@ -51,6 +52,45 @@ class Captured:
     optimizers: tuple[str, ...]
     """a sentence on each optimiser, the chosen one first"""
     notes: tuple[str, ...]
+    reason: str
+    """why it was captured at this step"""
+    step_seconds: float
+    """the time of one replayed step"""
+
+    def about(self, title: str) -> list[str]:
+        """Return what was captured, and where in the script, in sentences."""
+        places = [("the model is called", self.model_line), ("backward", self.backward_line)]
+        where = ", ".join(f"{what} at {line}" for what, line in places if line is not None)
+        lines = [f"{title}, step {self.at_step:,}: {self.reason}."]
+        chosen, *others = self.optimizers
+        lines.append(f"Optimiser {chosen}" + (f"; {where}." if where else "."))
+        lines += [f"Not examined: optimiser {other}; what it trains is held as it is." for other in others]
+        forms = "" if self.forms == 1 else f", of {self.forms} forms"
+        exact = "every loss and all weights" if self.proof.step_exact else "every loss"
+        lines.append(f"{plural(self.steps, 'step')} taped{forms}; replayed on copies, {exact} came out with the same bits.")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was captured as a JSON value."""
+        return {
+            "step": self.at_step,
+            "reason": self.reason,
+            "taped_steps": self.steps,
+            "forms": self.forms,
+            "loss_exact": self.proof.loss_exact,
+            "step_exact": self.proof.step_exact,
+            "model_line": None if self.model_line is None else str(self.model_line),
+            "backward_line": None if self.backward_line is None else str(self.backward_line),
+            "optimizer_line": None if self.optimizer_line is None else str(self.optimizer_line),
+            "optimizers": list(self.optimizers),
+        }
+
+
+class Refused(Protocol):
+    """Called where a run cannot be captured."""
+
+    def __call__(self, sentence: str, *, goes_on: bool) -> None:
+        """Take the reason, and whether the run goes on whatever is wanted: it was refused at its first step."""
 
 
 @dataclass
@@ -91,7 +131,7 @@ class Session:
         self,
         when: When,
         examine: Callable[[Captured], None],
-        refused: Callable[[str], None],
+        refused: Refused,
         *,
         steps: int = TAPED_STEPS,
         optimizer: int | None = None,
@@ -106,6 +146,7 @@ class Session:
         self._start: CopyStage | None = None
         self._main: Watched | None = None
         self._refused_kind = False
+        self._reason = ""
 
     def start(self) -> None:
         self.watch.start()
@@ -117,6 +158,10 @@ class Session:
             self.tape.stop()
             self.tape = self.watch.tape = None
         self.watch.off = True
+
+    def end(self, code: int) -> None:
+        """The loop has ended."""
+        self.stop()
 
     def ask(self) -> None:
         """Tape from the next step on."""
@@ -146,7 +191,7 @@ class Session:
                 (), [] if optimizer is None else [one for group in optimizer.param_groups for one in group["params"]]
             ):
                 self._refused_kind = self.done = True
-                self.refused(f"This run cannot be captured: {why} It goes on and is watched.")
+                self.refused(f"this run cannot be captured: {why} It goes on as it is.", goes_on=True)
                 return
         main = self.main
         if main is not watched:
@@ -154,7 +199,8 @@ class Session:
         assert self.watch.first_step_at is not None
         why = self.when.has_come(watched, self.watch.first_step_at)
         if why or self.asked:
-            self.say(f"Step {watched.steps:,}: {why or 'asked'}; the next {plural(self.steps, 'step')} are taped.")
+            self._reason = why or "you asked"
+            self.say(f"step {watched.steps:,}: {self._reason}; the next {plural(self.steps, 'step')} are taped.")
             self._begin(watched)
 
     def _begin(self, main: Watched) -> None:
@@ -170,7 +216,8 @@ class Session:
             needed = size_in_bytes(subject.root, optimizers)
             if needed > FREE_MEMORY_SHARE * free_memory():
                 raise CaptureError(
-                    f"a copy of the model and its optimiser needs {needed / 1e9:.1f} GB, and {free_memory() / 1e9:.1f} GB are free."
+                    f"a copy of the model and its optimiser needs {needed / 1e9:.1f} GB, and"
+                    f" {free_memory() / 1e9:.1f} GB are free."
                 )
             self._start = CopyStage(subject, optimizers)
             ends = optimizers[self._numbers[-1]]
@@ -204,30 +251,33 @@ class Session:
         self.done = True
         text = str(error) if isinstance(error, EurekaError) else f"{type(error).__name__}: {error}"
         first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
-        self.refused(f"This run cannot be captured: {first}")
+        self.refused(f"this run cannot be captured: {first}", goes_on=False)
 
     def _captured(self, tape: Tape) -> Captured:
         """Prove the tape, and make a setup of it."""
         main, start, subject, optimizers = self._main, self._start, tape.subject, tape.optimizers
-        assert main is not None and start is not None
+        assert main is not None
+        assert start is not None
         if tape.problem:
             raise CaptureError(f"step {len(tape.steps)} of the tape cannot be recorded, as {tape.problem}.")
         if not any(step.backwards for step in tape.steps):
             raise CaptureError("no backward was seen in the taped steps, so there is no loss to examine.")
+        begun = time.perf_counter()
         try:
             proof = prove(tape.steps, start, subject, optimizers)
         except ReplayError as error:
             raise CaptureError(f"its steps cannot be replayed, as {error}.") from error
+        seconds = (time.perf_counter() - begun) / len(tape.steps)
         by_hand = next((step.by_hand for step in tape.steps if step.by_hand), "")
         if not proof.loss_exact:
             raise CaptureError(
-                f"in {proof.wrong_losses} of {plural(proof.steps, 'taped step')} the replayed loss has other bits than the script's"
-                f" ({proof.first_wrong}), so nothing can be said about it. Hand over a function (eureka diagnose module:function), or"
-                " try --fork."
+                f"in {proof.wrong_losses} of {plural(proof.steps, 'taped step')} the replayed loss differs from the script's"
+                f" ({proof.first_wrong}), so nothing can be said about it. Hand over a function (eureka diagnose"
+                " module:function), or try --fork."
             )
-        return self._setup(tape, proof, by_hand)
+        return self._setup(tape, proof, by_hand, seconds)
 
-    def _setup(self, tape: Tape, proof: Proof, by_hand: str) -> Captured:
+    def _setup(self, tape: Tape, proof: Proof, by_hand: str, seconds: float) -> Captured:
         main, subject, optimizers = self._main, tape.subject, tape.optimizers
         assert main is not None
         numbers = self._chosen(tape)
@@ -274,6 +324,8 @@ class Session:
             optimizer_line=main.made_at,
             optimizers=tuple(describe(one) for one in sorted(self.watch.watched, key=lambda one: one is not main)),
             notes=notes,
+            reason=self._reason,
+            step_seconds=seconds,
         )
 
     def _chosen(self, tape: Tape) -> list[int]:

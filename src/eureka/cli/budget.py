@@ -33,7 +33,7 @@ class Budget(NamedTuple):
         return min(self.seconds, self.steps * step_seconds)
 
 
-def parse_budget(text: str | None, otherwise: Budget) -> Budget:
+def parse_budget(text: str | None, otherwise: Budget, *, option: str = "--budget") -> Budget:
     """Return the budget that a text names.
 
     >>> parse_budget("2h", Budget()).seconds, parse_budget("400steps", Budget()).steps
@@ -41,12 +41,12 @@ def parse_budget(text: str | None, otherwise: Budget) -> Budget:
     """
     if text is None:
         return otherwise
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]|steps?)?", text.strip())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]|steps?)", text.strip())
     if not found or float(found[1]) <= 0:
-        raise RequestError(f"--budget {text}: expected a time such as 90s, 45m or 2h, or a number of steps such as 400steps.")
-    if (found[2] or "s").startswith("step"):
+        raise RequestError(f"{option} {text}: expected a time such as 90s, 45m or 2h, or a number of steps such as 400steps.")
+    if found[2].startswith("step"):
         return Budget(steps=float(found[1]))
-    return Budget(seconds=float(found[1]) * UNITS[found[2] or "s"])
+    return Budget(seconds=float(found[1]) * UNITS[found[2]])
 
 
 def seconds(text: str | None) -> float:

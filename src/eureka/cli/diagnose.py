@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eureka.cli.budget import Budget, TrialBudgetOption, parse_budget
 from eureka.cli.options import JsonOption, print_json
+from eureka.cli.script import (
+    DEFAULT_BUDGET,
+    SCRIPT_ARGUMENTS,
+    AfterOption,
+    ModuleOption,
+    OptimizerOption,
+    ThenOption,
+    is_script,
+    read_request,
+    refuse_script_options,
+    run_script,
+    say,
+)
 from eureka.errors import DamagedRunError, RequestError
 from eureka.files import check_folder
 from eureka.formats import plural
@@ -41,34 +53,78 @@ UNKNOWN = (
 
 
 def diagnose(
+    context: typer.Context,
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="LOG|RUN|MODULE:FUNCTION",
-            help="A log of a loss, a run folder (or a checkpoint in it), or a function that returns a Trainer, or a dict with"
-            " model, batches, loss or step, optimizer and log.",
+            metavar="SCRIPT|LOG|RUN|MODULE:FUNCTION",
+            help="A training script as it is, followed by its own arguments; or a log of a loss, a run folder (or a checkpoint in"
+            " it), or a function that returns a Trainer, or a dict with model, batches, loss or step, optimizer and log.",
         ),
-    ],
-    budget: Annotated[
-        float | None, typer.Option("--budget", metavar="SECONDS", min=0.0, help="Begin no further check after this time.")
     ] = None,
+    module: ModuleOption = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="STEP|plateau",
+            help="Of a script: when to look at it. (default: plateau, at step 2,000 or after 10 minutes at the latest)",
+        ),
+    ] = None,
+    after: AfterOption = None,
+    then: ThenOption = "stop",
+    optimizer: OptimizerOption = None,
+    race: Annotated[bool, typer.Option("--race", help="Of a script: race the remedies, too, on the same steps.")] = False,
+    budget: TrialBudgetOption = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="PAGE", help="Write the diagnosis as a page, too.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Say why a run does not learn, how sure that is and what to do, by experiments on copies of its model.
 
-    Nothing of the run is changed. The experiments take the time of at most about 200 training steps.
+    A script is run unchanged, with all arguments that follow it, and watched; when its loss stops falling, its next 32 steps are
+    taped, replayed to prove the tape, and examined on copies. Options of ours stand before the script. Nothing of the run is
+    changed.
     """
+    if module is not None or (what is not None and is_script(what)):
+        request = read_request(
+            what if module is None else None,
+            module,
+            context.meta[SCRIPT_ARGUMENTS],
+            at=at,
+            after=after,
+            then=then,
+            optimizer=optimizer,
+            budget=budget,
+            html=html,
+            json=json,
+            race=race,
+        )
+        raise typer.Exit(run_script(request))
+    if what is None:
+        raise RequestError("give a training script, a log, a run folder, or a function as in my_module:my_case.")
+    given = {
+        "--at": at,
+        "--after": after,
+        "--optimizer": optimizer,
+        "--race": race or None,
+        "--then": None if then == "stop" else then,
+    }
+    refuse_script_options(what, given)
     if html is not None:
         check_folder(html)
+    limit = parse_budget(budget, DEFAULT_BUDGET)
     path = Path(what)
     if not path.exists():
-        _diagnose(_function(what), what, budget, html, json)
+        setup = _function(what)
+        say(f"{what} is taken for a function that hands a run over.")
+        _diagnose(setup, what, limit, html, json)
     elif (run := _run_of(path)) is not None:
         from eureka.snapshots import hand_over_run
 
-        _diagnose(hand_over_run(run, path if path.is_file() else None), what, budget, html, json)
+        say(f"{what} is taken for a run folder of ours.")
+        _diagnose(hand_over_run(run, path if path.is_file() else None), what, limit, html, json)
     else:
+        say(f"{what} is taken for a log.")
         _say_log(path, html, json)
 
 
@@ -95,11 +151,12 @@ def _run_of(path: Path) -> RunFolder | None:
     return None
 
 
-def _diagnose(given: Setup, what: str, budget: float | None, html: Path | None, json: bool) -> None:
+def _diagnose(given: Setup, what: str, budget: Budget, html: Path | None, json: bool) -> None:
+    from eureka.cli.display import check_bar
     from eureka.doctor import diagnose as doctor
 
-    with _bar(len(doctor.CHECKS)) as on_check:
-        found = doctor.diagnose(given, budget=budget, on_check=on_check)
+    with check_bar(len(doctor.CHECKS)) as on_check:
+        found = doctor.diagnose(given, budget=budget.seconds, most_steps=budget.steps, on_check=on_check)
     if html is not None:
         from eureka.report.diagnosis import write_diagnosis
 
@@ -108,18 +165,6 @@ def _diagnose(given: Setup, what: str, budget: float | None, html: Path | None, 
         print_json({"of": what, **found.to_json(), **({"report": str(html)} if html else {})})
     else:
         sys.stdout.write(f"{found}\n" + (f"{html}\n" if html else ""))
-
-
-@contextmanager
-def _bar(checks: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on standard error, if that is a terminal; gives what a diagnosis takes as `on_check`."""
-    from rich.progress import BarColumn, TextColumn
-
-    from eureka.cli.display import TerminalProgress
-
-    with TerminalProgress(BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}")) as progress:
-        bar = progress.add_task("starting", total=checks)
-        yield lambda name: progress.update(bar, advance=1, description=name)
 
 
 def _say_log(path: Path, html: Path | None, json: bool) -> None:

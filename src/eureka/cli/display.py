@@ -58,6 +58,14 @@ def run_progress(steps: int) -> Iterator[Callable[[Metrics], None]]:
 
 
 @contextlib.contextmanager
+def check_bar(checks: int) -> Iterator[Callable[[str], None]]:
+    """The bar of a diagnosis; gives what it takes as `on_check`."""
+    with TerminalProgress(BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}")) as progress:
+        bar = progress.add_task("starting", total=checks)
+        yield lambda name: progress.update(bar, advance=1, description=name)
+
+
+@contextlib.contextmanager
 def race_progress() -> Iterator[Callable[[str, int, int], None]]:
     """The bar of a race; gives what `eureka.race` takes as `on_step`."""
     count = TextColumn("{task.completed:,}/{task.total:,}")

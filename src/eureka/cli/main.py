@@ -23,6 +23,7 @@ from eureka.cli.probe import probe
 from eureka.cli.race import race
 from eureka.cli.report import report
 from eureka.cli.run import run
+from eureka.cli.script import TakesScript
 from eureka.cli.study import study
 from eureka.cli.tasks import app as tasks
 from eureka.cli.watch import watch
@@ -60,8 +61,10 @@ def eureka(
     print_help_alone(context)
 
 
-for verb in (compare, study, watch, run, detect, diagnose, race, probe, report, recipes):
+for verb in (compare, study, watch, run, detect, probe, report, recipes):
     app.command()(verb)
+for verb in (diagnose, race):
+    app.command(cls=TakesScript)(verb)
 for name, verbs in (("fixes", fixes), ("tasks", tasks), ("data", data), ("bench", bench)):
     app.add_typer(verbs, name=name)
 

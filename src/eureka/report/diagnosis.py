@@ -23,6 +23,8 @@ class DiagnosisPage:
     title: str
     subtitle: str
     headline: str
+    about: Sequence[str]
+    """what was captured of a script"""
     notes: Sequence[str]
     findings: Sequence[Finding]
     verdict: str
@@ -31,20 +33,23 @@ class DiagnosisPage:
     data: Pictures
 
 
-def write_diagnosis(diagnosis: Diagnosis, path: Path, *, title: str, curve: Curve | None = None) -> None:
+def write_diagnosis(
+    diagnosis: Diagnosis, path: Path, *, title: str, curve: Curve | None = None, about: Sequence[str] = ()
+) -> None:
     """Write a diagnosis, with the loss so far, as a page that needs no network and no other file."""
     check_folder(path)
-    page = diagnosis_page(diagnosis, title, curve)
+    page = diagnosis_page(diagnosis, title, curve, about)
     write_whole(path, document("diagnosis.html.j2", SCRIPTS if page.data.curves else (), page=page).encode())
 
 
-def diagnosis_page(diagnosis: Diagnosis, title: str, curve: Curve | None) -> DiagnosisPage:
+def diagnosis_page(diagnosis: Diagnosis, title: str, curve: Curve | None, about: Sequence[str] = ()) -> DiagnosisPage:
     """What the page shows."""
     drawn = None if curve is None else examine(curve)
     return DiagnosisPage(
         title=f"eureka diagnose: {title}",
         subtitle=diagnosis.cost,
         headline=_headline(diagnosis),
+        about=about,
         notes=diagnosis.notes,
         findings=diagnosis.findings,
         verdict="" if drawn is None else drawn.verdict(),
