@@ -14,8 +14,8 @@ from torch.optim import Optimizer
 from eureka.config import RunConfig
 from eureka.errors import RequestError, WorkError
 from eureka.experiment import build
-from eureka.forks.setup import Setup
 from eureka.forks.rates import lasting_rate
+from eureka.forks.setup import Setup
 from eureka.probes.attention import AttentionProbe
 from eureka.probes.induction import induction_scores
 from eureka.probes.linear import linear_probes

@@ -15,8 +15,8 @@ import eureka
 from eureka.doctor import diagnose, exam
 from eureka.doctor.diagnose import CHECKS
 from eureka.errors import RequestError
-from eureka.forks.setup import hand_over
 from eureka.forks.settings_code import settings_code
+from eureka.forks.setup import hand_over
 from tests.doctor.digests import digest
 
 lightning = pytest.importorskip("lightning.pytorch")

@@ -12,7 +12,7 @@ import torch
 import eureka
 from eureka.curves.online import Event, OnlineDetector
 from eureka.errors import RequestError
-from eureka.forks.given import hand_over
+from eureka.forks.setup import hand_over
 from eureka.integrations.hugging_face import HuggingFaceCallback, told_late
 
 transformers = pytest.importorskip("transformers")

@@ -16,7 +16,7 @@ from eureka.doctor.diagnose import diagnose
 from eureka.doctor.finding import CAUSES
 from eureka.doctor.proposals import PROPOSED
 from eureka.errors import RequestError
-from eureka.forks.given import Given
+from eureka.forks.setup import Setup
 from eureka.integrations import rescue as rescue_module
 from eureka.integrations.monitor import Monitor
 from eureka.integrations.rescue import Rescue, RescueRecord
@@ -130,7 +130,7 @@ def test_apply_goes_on_with_the_winner_and_keeps_a_checkpoint_from_before(tmp_pa
 
 def test_what_lasts_of_a_remedy_is_in_force_again_after_a_checkpoint_is_loaded(tmp_path: Path) -> None:
     model, optimizer, given = slow(1e-4)
-    rescue = Rescue("apply", lambda: Given(**given), folder=tmp_path)
+    rescue = Rescue("apply", lambda: Setup(**given), folder=tmp_path)
     kept = RescueRecord(step=9, causes=("healthy",), winner="rate_x10", applied=True)
     rescue.load_state_dict({"records": [{**vars(kept), "causes": ["healthy"]}]})
     before = [one.detach().clone() for one in model.parameters()]
@@ -162,7 +162,7 @@ def test_the_rate_that_the_diagnosis_has_measured_is_raced_and_applied_again_aft
     factor = int(record.winner.removeprefix("rate_x"))
     assert factor >= 100
     _, optimizer, given = slow(1e-4)
-    again = Rescue("apply", lambda: Given(**given), folder=tmp_path)
+    again = Rescue("apply", lambda: Setup(**given), folder=tmp_path)
     again.load_state_dict(monitor.rescue.state_dict())
     rates: list[float] = []
     optimizer.register_step_pre_hook(lambda optimizer, *_: rates.append(optimizer.param_groups[0]["lr"]))
@@ -171,7 +171,7 @@ def test_the_rate_that_the_diagnosis_has_measured_is_raced_and_applied_again_aft
 
 
 def test_a_remedy_that_cannot_be_applied_again_is_one_warning(caplog: Any) -> None:
-    rescue = Rescue("race", lambda: Given(model=nn.Linear(1, 1), batches=[1]))
+    rescue = Rescue("race", lambda: Setup(model=nn.Linear(1, 1), batches=[1]))
     kept = RescueRecord(step=9, causes=("healthy",), winner="a_remedy_of_my_own", applied=True)
     with caplog.at_level(logging.WARNING, "eureka"):
         rescue.load_state_dict({"records": [{**vars(kept), "causes": ["healthy"]}]})
@@ -181,7 +181,7 @@ def test_a_remedy_that_cannot_be_applied_again_is_one_warning(caplog: Any) -> No
 
 def test_a_healthy_run_is_not_raced() -> None:
     _, _, given = slow(0.3)
-    record = Rescue("race", lambda: Given(**given)).at_plateau(1000)
+    record = Rescue("race", lambda: Setup(**given)).at_plateau(1000)
     assert record is not None
     assert record.verdict == "No remedy is raced: the run is healthy."
 
@@ -201,7 +201,7 @@ def test_a_logger_that_fails_stops_no_training(caplog: Any) -> None:
 
 def test_a_race_keeps_within_its_share_of_the_steps(tmp_path: Path) -> None:
     _, _, given = slow(1e-4)
-    rescue = Rescue("race", lambda: Given(**given), share=0.5)
+    rescue = Rescue("race", lambda: Setup(**given), share=0.5)
     record = rescue.at_plateau(50)
     assert record is not None
     assert "too little" in record.verdict
@@ -215,12 +215,12 @@ def test_mistakes_are_told_before_training(arguments: dict[str, Any], told: str)
     with pytest.raises(RequestError, match=told):
         Monitor(nn.Linear(2, 2), every=None, **arguments)
     with pytest.raises(RequestError, match="folder"):
-        Rescue("apply", lambda: Given(model=nn.Linear(1, 1), batches=[1]))
+        Rescue("apply", lambda: Setup(model=nn.Linear(1, 1), batches=[1]))
 
 
 def test_a_watcher_that_applies_the_winner_tries_no_new_start(tmp_path: Path) -> None:
     names = ("rate_x10", "start_over_x10", "start_over", "clear_norm_softmax")
-    given = Given(model=nn.Linear(1, 1), batches=[1])
+    given = Setup(model=nn.Linear(1, 1), batches=[1])
     assert Rescue("apply", lambda: given, folder=tmp_path)._kept(names) == ("rate_x10", "clear_norm_softmax")
     assert Rescue("race", lambda: given)._kept(names) == names
 
@@ -234,7 +234,7 @@ def flat_from_the_start(mode: str, folder: Path, monkeypatch: pytest.MonkeyPatch
     """A watcher with the usual share, and the diagnoses that it makes."""
     made: list[Any] = []
 
-    def counted(given: Given) -> Any:
+    def counted(given: Setup) -> Any:
         made.append(diagnose(given))
         return made[-1]
 
@@ -298,7 +298,7 @@ def test_a_race_that_waits_is_run_after_a_checkpoint_was_loaded(tmp_path: Path, 
 
 def test_a_checkpoint_of_before_races_could_wait_is_read(tmp_path: Path) -> None:
     kept = RescueRecord(step=9, causes=("healthy",))
-    rescue = Rescue("race", lambda: Given(model=nn.Linear(1, 1), batches=[1]))
+    rescue = Rescue("race", lambda: Setup(model=nn.Linear(1, 1), batches=[1]))
     rescue.load_state_dict({"records": [{**vars(kept), "causes": ["healthy"]}]})
     assert rescue.records == [kept]
     assert not rescue.is_due(10_000)
@@ -306,4 +306,4 @@ def test_a_checkpoint_of_before_races_could_wait_is_read(tmp_path: Path) -> None
 
 def test_a_share_of_nothing_is_refused() -> None:
     with pytest.raises(RequestError, match="share=0"):
-        Rescue("race", lambda: Given(model=nn.Linear(1, 1), batches=[1]), share=0)
+        Rescue("race", lambda: Setup(model=nn.Linear(1, 1), batches=[1]), share=0)

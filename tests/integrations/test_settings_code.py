@@ -14,8 +14,8 @@ from torch.optim import SGD, Optimizer, lr_scheduler
 import eureka
 from eureka.doctor.finding import Diagnosis, Finding
 from eureka.doctor.proposals import ATTENTION, PROPOSED, proposed
-from eureka.forks.given import Given, hand_over
 from eureka.forks.settings_code import settings_code
+from eureka.forks.setup import Setup, hand_over
 
 DECAY = "for group in optimizer.param_groups: group['weight_decay'] = min(group['weight_decay'], 0.01)"
 TIMES = "for group in optimizer.param_groups: group['lr'] *= 1000"
@@ -29,12 +29,12 @@ SCHEDULERS: dict[str, Callable[[Optimizer], Any]] = {
 }
 
 
-def given(optimizer: Optimizer, scheduler: Any = None) -> Given:
+def given(optimizer: Optimizer, scheduler: Any = None) -> Setup:
     def step(model: nn.Module, optimizer: Optimizer, batch: Any) -> Tensor:
         scheduler.step()
         return torch.zeros(1)
 
-    return Given(model=nn.Linear(1, 1), batches=[1], optimizer=optimizer, step=step)
+    return Setup(model=nn.Linear(1, 1), batches=[1], optimizer=optimizer, step=step)
 
 
 def rates(name: str, paste: bool, seen: bool) -> list[float]:

@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader
 import eureka
 from eureka.errors import RequestError
 from eureka.forks.case import Fork
-from eureka.forks.setup import Setup
 from eureka.forks.rates import with_rates
+from eureka.forks.setup import Setup
 from eureka.racing.race import Race
 from eureka.racing.remedies import CATALOGUE, choose
 from eureka.racing.remedy import Applied, Change, Remedy, applied

@@ -42,9 +42,9 @@ from eureka.doctor.exam import LONG, STEPS, Exam
 from eureka.doctor.finding import CheckRecord, Diagnosis, Finding
 from eureka.errors import EurekaError, RequestError, own_line
 from eureka.forks.case import Case, Fork, Loss, Step, kept_random_state, make_case, seeded
-from eureka.forks.setup import Setup, hand_over
 from eureka.forks.kept import kept_loop
 from eureka.forks.settings_code import settings_code
+from eureka.forks.setup import Setup, hand_over
 from eureka.forks.trial import kept
 from eureka.forks.untouched import Untouched
 from eureka.formats import number, percent, plural

@@ -14,9 +14,9 @@ from torch.optim import Optimizer
 
 from eureka.errors import RequestError
 from eureka.forks.accumulated import Accumulated
-from eureka.forks.setup import Setup
 from eureka.forks.quiet import Quiet, copied
 from eureka.forks.rates import at_lasting_rates, bare_copy
+from eureka.forks.setup import Setup
 
 SHARED = ("model", "model_wrapped", "args", "processing_class", "train_dataset", "eval_dataset", "optimizer", "lr_scheduler")
 """What the copy of a trainer shares with it; the rest is copied, or silent."""

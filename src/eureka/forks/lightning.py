@@ -16,9 +16,9 @@ from torch.utils._pytree import tree_map
 
 from eureka.errors import RequestError
 from eureka.forks.accumulated import Accumulated
-from eureka.forks.setup import Setup
 from eureka.forks.quiet import Quiet, Reader
 from eureka.forks.rates import at_lasting_rates
+from eureka.forks.setup import Setup
 
 ALONE: dict[str, Any] = {
     "global_step": 0,

@@ -10,9 +10,9 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, OneCycleLR, ReduceLROnPlateau
 
-from eureka.forks.setup import Setup
 from eureka.forks.kept import schedulers_of
 from eureka.forks.rates import OVER, begins_at_zero, first_rate
+from eureka.forks.setup import Setup
 
 PLAIN = re.compile(r"for group in optimizer\.param_groups: group\['lr'\] (?P<change>(?P<sign>\*?=) (?P<value>\S+))")
 """How it is done without either."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class Setup:
     """The arguments of `eureka.diagnose` and `eureka.race`, by their names."""
 
     model: nn.Module
@@ -55,12 +55,12 @@ def hand_over(
     optimizer: Optimizer | None = None,
     step: Step | None = None,
     log: Any = None,
-) -> Given:
+) -> Setup:
     """What was given, as arguments for any loop; a trainer brings its own model, data, loss and optimiser.
 
-    model   a module, a trainer, a Lightning module, or a `Given`, which is returned
+    model   a module, a trainer, a Lightning module, or a `Setup`, which is returned
     """
-    if isinstance(model, Given):
+    if isinstance(model, Setup):
         return model
     if is_trainer(model):
         from eureka.forks.hugging_face import from_trainer
@@ -74,11 +74,11 @@ def hand_over(
     if batches is None:
         raise RequestError("batches is missing; pass a list of batches or a DataLoader.")
     if step is not None or optimizer is None:  # a step may move the rates of the user's optimiser itself
-        return Given(model=model, batches=batches, loss=loss, step=step, optimizer=optimizer, log=log)
+        return Setup(model=model, batches=batches, loss=loss, step=step, optimizer=optimizer, log=log)
     from eureka.forks.rates import warmed_up
 
     warm, notes = warmed_up(optimizer)
-    return Given(
+    return Setup(
         model=model,
         batches=batches,
         loss=loss,

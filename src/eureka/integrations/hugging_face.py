@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eureka.curves.online import Event
 from eureka.errors import MissingExtraError, RequestError
-from eureka.forks.given import hand_over
+from eureka.forks.setup import hand_over
 from eureka.integrations.monitor import Monitor, Scalars
 from eureka.integrations.rescue import LOGGER, SHARE, as_mode
 from eureka.patching.patch import Patched

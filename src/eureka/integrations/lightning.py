@@ -9,7 +9,7 @@ from torch import Tensor
 
 from eureka.curves.online import Event
 from eureka.errors import MissingExtraError
-from eureka.forks.given import Given, hand_over
+from eureka.forks.setup import Setup, hand_over
 from eureka.integrations.monitor import Monitor, Scalars
 from eureka.integrations.rescue import SHARE, as_mode
 from eureka.patching.patch import Patched
@@ -113,6 +113,6 @@ class LightningCallback(Callback):
         self._waiting.clear()
 
 
-def _given(trainer: Trainer, module: LightningModule) -> Given:
+def _given(trainer: Trainer, module: LightningModule) -> Setup:
     """The module as it is now, with the optimiser and the data that it is trained with."""
     return hand_over(module, trainer.train_dataloader, optimizer=trainer.optimizers[0])

@@ -14,7 +14,7 @@ from eureka.curves.following import BROKEN
 from eureka.curves.moment import Plateau
 from eureka.curves.online import Event, OnlineDetector
 from eureka.errors import EurekaError, RequestError
-from eureka.forks.given import Given
+from eureka.forks.setup import Setup
 from eureka.formats import step as written
 from eureka.integrations.rescue import LOGGER, SHARE, Rescue, RescueRecord, as_mode
 from eureka.patching.patch import Patched
@@ -67,7 +67,7 @@ class Monitor:
         on_event: Callable[[Event], None] | None = None,
         per_layer: bool = False,
         rescue: str = "off",
-        given: Callable[[], Given | Mapping[str, Any]] | None = None,
+        given: Callable[[], Setup | Mapping[str, Any]] | None = None,
         folder: Path | str | None = None,
         share: float = SHARE,
     ) -> None:
@@ -193,11 +193,11 @@ class Monitor:
         self.close()
 
 
-def _as_given(given: Callable[[], Given | Mapping[str, Any]] | None) -> Callable[[], Given]:
-    def call() -> Given:
+def _as_given(given: Callable[[], Setup | Mapping[str, Any]] | None) -> Callable[[], Setup]:
+    def call() -> Setup:
         assert given is not None
         made = given()
-        return made if isinstance(made, Given) else Given(**made)
+        return made if isinstance(made, Setup) else Setup(**made)
 
     return call
 

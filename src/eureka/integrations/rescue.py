@@ -16,7 +16,7 @@ from eureka.doctor.diagnose import diagnose
 from eureka.errors import RequestError, UnknownNameError
 from eureka.files import make_folder, write_whole
 from eureka.forks.case import Fork
-from eureka.forks.given import Given
+from eureka.forks.setup import Setup
 from eureka.formats import listing
 from eureka.racing.race import Race
 from eureka.racing.remedies import choose
@@ -85,7 +85,7 @@ class Rescue:
              the plateau lasts
     """
 
-    def __init__(self, mode: str, given: Callable[[], Given], *, folder: Path | str | None = None, share: float = SHARE) -> None:
+    def __init__(self, mode: str, given: Callable[[], Setup], *, folder: Path | str | None = None, share: float = SHARE) -> None:
         self.mode, self.given, self.share = as_mode(mode), given, share
         self.folder = None if folder is None else Path(folder)
         if self.mode == "apply" and folder is None:
@@ -138,7 +138,7 @@ class Rescue:
             return replace(record, verdict=f"No remedy is raced: {why}")
         return self._race(record, given, names)
 
-    def _race(self, record: RescueRecord, given: Given, names: tuple[str, ...]) -> RescueRecord:
+    def _race(self, record: RescueRecord, given: Setup, names: tuple[str, ...]) -> RescueRecord:
         steps = self._length(record.step, names)
         if steps is None:
             self.pending = names
@@ -157,7 +157,7 @@ class Rescue:
         """Without new starts where the winner is applied unasked: what a model has learned is not thrown away by a watcher."""
         return names if self.mode != "apply" else tuple(name for name in names if not choose([name])[0].restarts)
 
-    def _apply(self, record: RescueRecord, ran: Race, given: Given) -> RescueRecord:
+    def _apply(self, record: RescueRecord, ran: Race, given: Setup) -> RescueRecord:
         assert self.folder is not None
         assert given.trained_by is not None
         make_folder(self.folder)

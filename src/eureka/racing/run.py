@@ -18,11 +18,11 @@ from torch.optim import Optimizer
 
 from eureka.errors import RequestError
 from eureka.forks.case import Case, Fork, Loss, Step, copied_hooks, kept_random_state, make_case
-from eureka.forks.setup import Setup, hand_over
 from eureka.forks.inputs import seen_inputs
 from eureka.forks.kept import kept_loop, schedulers_of
 from eureka.forks.parking import Parked, Parking, empty, size_of
 from eureka.forks.settings_code import settings_code
+from eureka.forks.setup import Setup, hand_over
 from eureka.forks.state import KeptState
 from eureka.forks.untouched import Untouched
 from eureka.formats import listing, number, plural
