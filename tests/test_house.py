@@ -14,7 +14,7 @@ import eureka
 
 SOURCE = Path(eureka.__file__).parent
 
-ANYONE = {"errors", "registry", "files", "formats", "random_state", "spreadsheet", "stranger", "thinning", "uncompiled"}
+ANYONE = {"errors", "registry", "files", "formats", "group", "random_state", "spreadsheet", "stranger", "thinning", "uncompiled"}
 BELOW: dict[str, set[str]] = {
     "curves": set(),
     "presence": set(),

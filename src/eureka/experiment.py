@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eureka.config import RunConfig
 from eureka.errors import RequestError, WorkError
 from eureka.formats import listing
+from eureka.group import examining_alone
 from eureka.models.start import STARTS, Start
 from eureka.runs import Metrics, Origin, Outcome, Rescaled, RunFolder, StartRecord, Status, StoredConfig, TaskRecord
 
@@ -96,7 +97,8 @@ def rescale(config: RunConfig, task: Task, model: nn.Module, *, trained: bool = 
     from eureka.starts.clear_start import clear_start
 
     inputs = task.sample(START_SAMPLES, Generator().manual_seed(START_SEED)).inputs
-    made = clear_start(model, inputs, positions=kind.positions, logits=kind.logits, trained=trained)
+    with examining_alone():  # under torchrun too: the model and the samples are the same in every process
+        made = clear_start(model, inputs, positions=kind.positions, logits=kind.logits, trained=trained)
     positions = [Rescaled(listing(row.parameters), [row.before], [row.after]) for row in made.positions]
     logits = [Rescaled(row.site, [*row.before], [*row.after]) for row in made.logits]
     return StartRecord(name, positions, logits, list(made.notes))

@@ -48,6 +48,7 @@ from eureka.forks.setup import Setup, hand_over
 from eureka.forks.trial import kept
 from eureka.forks.untouched import Untouched
 from eureka.formats import number, percent, plural
+from eureka.group import refuse_group, refuse_sharded
 from eureka.uncompiled import uncompiled
 
 EXPLAINED = 0.8
@@ -121,6 +122,7 @@ def diagnose(
         budget: seconds after which no further check begins
         on_check: called with the name of each check before it begins
     """
+    refuse_group("eureka.diagnose")
     with kept_random_state(batches), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of copies of the user's model; their own runs have told them
         given = hand_over(model, batches, loss=loss, optimizer=optimizer, step=step, log=log)
@@ -128,6 +130,8 @@ def diagnose(
 
 
 def _diagnose(given: Setup, budget: float | None, on_check: Callable[[str], None]) -> Diagnosis:
+    if isinstance(given.model, nn.Module):  # anything else is refused with the rest of the request
+        refuse_sharded(given.model, "eureka.diagnose")
     function = given.loss if given.step is None else given.step
     with kept_random_state(given.batches), kept_loop(function, given.optimizer, given.model), uncompiled():
         case = make_case(

@@ -13,6 +13,7 @@ from eureka.forks.parking import Parking
 from eureka.forks.state import KeptState
 from eureka.formats import duration, listing, percent, plural
 from eureka.formats import rate as told_rate
+from eureka.group import refuse_group
 from eureka.racing.contender import Contender
 from eureka.racing.remedy import applied
 from eureka.racing.verdict import SURE, Verdict
@@ -74,6 +75,7 @@ class Race:
 
         Returns what a checkpoint will not hold, in a sentence or two, or nothing; if the winner is waiting, it says so.
         """
+        refuse_group("Race.apply")
         if self._before is not None:
             raise RequestError(f"{self.winner} is applied already; undo() takes it back.")
         before = KeptState(self._user, self._prize.parking.folder)

@@ -26,6 +26,7 @@ from eureka.forks.setup import Setup, hand_over
 from eureka.forks.state import KeptState
 from eureka.forks.untouched import Untouched
 from eureka.formats import listing, number, plural
+from eureka.group import refuse_group, refuse_sharded
 from eureka.racing.contender import Contender
 from eureka.racing.race import WAIT, Prize, Race
 from eureka.racing.remedies import choose, larger_rate
@@ -77,12 +78,15 @@ def race(
     """
     if steps < 2:
         raise RequestError(f"steps={steps}: a race takes at least 2 steps.")
+    refuse_group("eureka.race")
     chosen = choose(remedies)
     with ExitStack() as stack:
         stack.enter_context(kept_random_state(batches))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # of copies of the user's model; their own run has told them
         given = hand_over(model, batches, loss=loss, optimizer=optimizer, step=step)
+        if isinstance(given.model, nn.Module):  # anything else is refused with the rest of the request
+            refuse_sharded(given.model, "eureka.race")
         case = make_case(
             given.model, given.batches, loss=given.loss, optimizer=given.optimizer, step=given.step, most=steps
         )  # fmt: skip

@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from eureka.errors import RequestError
+from eureka.group import refuse_group, refuse_sharded
 from eureka.probes.capture import check_model
 
 LEAST, MOST = 1e-6, 1e6
@@ -23,7 +24,8 @@ BESIDE = re.compile("mask|position_ids|token_type_ids|labels?$")
 def check_request(model: nn.Module, inputs: Any, positions: float | None, logits: float | None, seed: int) -> None:
     """Raise unless positions can be seen and logits measured on this batch, in this process."""
     check_model(model)
-    _check_one_process(model)
+    refuse_group("eureka.clear_start")  # each process would scale its part by what it measures on a batch of its own
+    refuse_sharded(model, "eureka.clear_start")
     for name, parameter in model.named_parameters():
         if parameter.is_meta or is_lazy(parameter):
             raise RequestError(f"{name} of {type(model).__name__} has no values yet (meta or lazy); initialise the model first.")
@@ -35,18 +37,6 @@ def check_request(model: nn.Module, inputs: Any, positions: float | None, logits
             raise RequestError(f"{name} is a number from {LEAST:g} to {MOST:g}, or None, not {value!r}.")
     if not (_is_number(seed) and isinstance(seed, Integral) and 0 <= seed < 2**63):
         raise RequestError(f"seed is a whole number from 0 to 2**63 - 1, not {seed!r}.")
-
-
-def _check_one_process(model: nn.Module) -> None:
-    """Refuse a model that is wrapped or sharded: each process would scale its part by what it measures on a batch of its own."""
-    groups = [module.process_group for module in model.modules() if isinstance(module, nn.parallel.DistributedDataParallel)]
-    meshes = [parameter.device_mesh for parameter in model.parameters() if hasattr(parameter, "device_mesh")]  # of a DTensor
-    flat = any(hasattr(parameter, "_sharded_size") for parameter in model.parameters())  # of FullyShardedDataParallel
-    if flat or any(where.size() > 1 for where in (*groups, *meshes)):
-        raise RequestError(
-            f"{type(model).__name__} is wrapped for several processes, of which each would measure a batch of its own; call"
-            " clear_start before the model is wrapped or sharded, with the same batch in every process."
-        )
 
 
 def _is_number(value: Any) -> bool:
