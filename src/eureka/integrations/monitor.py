@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +17,7 @@ from eureka.curves.online import Event, OnlineDetector
 from eureka.errors import EurekaError, RequestError
 from eureka.forks.setup import Setup
 from eureka.formats import step as written
+from eureka.group import is_first
 from eureka.integrations.rescue import LOGGER, SHARE, Rescue, RescueRecord, as_mode
 from eureka.patching.patch import Patched
 from eureka.probes.attention import AttentionProbe
@@ -40,7 +42,8 @@ class Monitor:
         on_event: called with every event: a plateau has begun, a Eureka-moment has ended, the loss is no number any more
         per_layer: log every measure of every layer; otherwise their means
         rescue: what to do at a plateau: "off"; "advise" says why it is stuck; "race" also tries remedies on copies; "apply"
-            goes on with the winner. It needs `given`
+            goes on with the winner. It needs `given`. In a group of several processes nothing is examined or changed: rank 0
+            says at a plateau what to call instead
         given: called at a plateau; returns what `eureka.diagnose` takes, as a dict: model, batches, loss or step, optimizer
         folder: where "apply" writes the checkpoint from before
         share: of the steps made so far that a race may take, over all its forks; a plateau that comes too early for one is
@@ -105,9 +108,9 @@ class Monitor:
             self.events.append(event)
             self._tell(event_scalars(event), step)
             if event.name == "plateau_entered":
-                if self.records and (told := self.records[-1].sentence):
+                if is_first() and self.records and (told := self.records[-1].sentence):
                     LOGGER.info("%s", told)
-                self._rescue(self.rescue.at_plateau, step)
+                self._rescue(partial(self.rescue.at_plateau, since=event.plateau.start), step)
             self._call(event)
         elif self.detector.resting and self.rescue.is_due(step):
             self._rescue(self.rescue.go_on, step)

@@ -18,6 +18,8 @@ from eureka.files import make_folder, write_whole
 from eureka.forks.case import Fork
 from eureka.forks.setup import Setup
 from eureka.formats import listing
+from eureka.formats import step as written
+from eureka.group import DIAGNOSE_INSTEAD, group_size, is_first
 from eureka.racing.race import Race
 from eureka.racing.remedies import choose
 from eureka.racing.remedy import applied
@@ -96,17 +98,32 @@ class Rescue:
         self.pending: tuple[str, ...] = ()
         """remedies whose race waits for more steps, while the plateau lasts"""
 
-    def at_plateau(self, step: int) -> RescueRecord | None:
-        """Look at the run, as often as `MOST` plateaus; what fails is said once and ends the rescue, not the run."""
+    def at_plateau(self, step: int, since: float | None = None) -> RescueRecord | None:
+        """Look at the run, as often as `MOST` plateaus; what fails is said once and ends the rescue, not the run.
+
+        In a group of several processes nothing is examined, and rank 0 says so: the other ranks would wait in a collective, or
+        train on with other weights.
+
+        since   the step at which the plateau has begun
+        """
         self.pending = ()
         if self.mode == "off" or len(self.records) >= MOST:
+            return None
+        if (size := group_size()) > 1:
+            if is_first():
+                start = written(float(step) if since is None else since)
+                LOGGER.warning(
+                    "The run is on a plateau since step %s, and examining it needs one process, not %d: %s.",
+                    *(start, size, DIAGNOSE_INSTEAD),
+                )
             return None
         self.records.append(RescueRecord(step=step))
         return self._looked(self._rescue)
 
     def is_due(self, step: int) -> bool:
         """Whether a race has waited for more steps and the run has made them."""
-        return self.mode in ("race", "apply") and bool(self.pending) and self._length(step, self.pending) is not None
+        waits = self.mode in ("race", "apply") and bool(self.pending) and group_size() == 1
+        return waits and self._length(step, self.pending) is not None
 
     def go_on(self, step: int) -> RescueRecord:
         """Run the race that it was too early for; its plateau lasts."""
@@ -178,6 +195,12 @@ class Rescue:
         self.records = [RescueRecord(**{**one, "causes": tuple(one["causes"])}) for one in state["records"]]
         self.pending = tuple(state.get("pending", ()))  # a checkpoint of an older version has none
         names = [record.winner for record in self.records if record.applied]
+        if names and group_size() > 1:
+            if is_first():
+                LOGGER.warning(
+                    "%s cannot be applied again in a group of several processes; the run goes on without it.", listing(names)
+                )
+            return
         try:
             for name in names:
                 self._apply_again(name)
