@@ -17,6 +17,7 @@ from eureka.stranger import warn_of_stranger
 if TYPE_CHECKING:
     from eureka.attention.attend import attend
     from eureka.attention.operator import Operator, make_operator
+    from eureka.capture.attach import attach
     from eureka.config import RunConfig, run_config
     from eureka.curves.detector import detect
     from eureka.curves.moment import EurekaMoment
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from eureka.doctor.finding import Diagnosis, Finding
     from eureka.errors import EurekaError, RequestError
     from eureka.experiment import RunResult, run
+    from eureka.forks.setup import Setup
     from eureka.patching.patch import patch
     from eureka.probes.attention import AttentionProbe
     from eureka.probes.induction import induction_scores
@@ -56,6 +58,8 @@ __all__ = [
     "RequestError",
     "RunConfig",
     "RunResult",
+    "Setup",
+    "attach",
     "attend",
     "attention_to",
     "clear_start",
@@ -78,6 +82,8 @@ __all__ = [
 
 _MODULES = {
     "AttentionProbe": "eureka.probes.attention",
+    "Setup": "eureka.forks.setup",
+    "attach": "eureka.capture.attach",
     "EurekaMoment": "eureka.curves.moment",
     "OnlineDetector": "eureka.curves.online",
     "detect": "eureka.curves.detector",

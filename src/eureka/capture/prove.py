@@ -95,7 +95,9 @@ class LiveStage(Stage):
         return None if number is None or number >= len(self.optimizers) else self.optimizers[number]
 
 
-def prove(steps: Sequence[TapedStep], start: CopyStage, subject: Subject, optimizers: Sequence[Optimizer]) -> Proof:
+def prove(
+    steps: Sequence[TapedStep], start: CopyStage, subject: Subject, optimizers: Sequence[Optimizer], *, went_on: bool = False
+) -> Proof:
     """Replay all steps from the state at which taping began.
 
     A model that is compiled or distributed is replayed as it is: the state of then is put into the script's own objects, and that
@@ -106,11 +108,16 @@ def prove(steps: Sequence[TapedStep], start: CopyStage, subject: Subject, optimi
         start: copies from before the first step; they are trained here
         subject: the script's own, after the last step
         optimizers: the script's own
+        went_on: whether the script has trained on since the last step; then only the losses are compared, each of which depends
+            on all updates before it
     """
     wrapped = [call for step in steps for call in step.all_actions() if isinstance(call, Call) and _is_wrapped(call.target)]
     with kept_random_state():
         if not wrapped:
-            return _replay(steps, start, subject, optimizers, start.root)
+            wrong = _run(steps, start)
+            if went_on:
+                return _compared(steps, wrong, {}, {})
+            return _compared(steps, wrong, _state(subject.root, optimizers), _state(start.root, start.optimizers))
         here = Fork(subject.root, Joined(*optimizers) if len(optimizers) > 1 else optimizers[0])
         then = Fork(start.root, Joined(*start.optimizers) if len(optimizers) > 1 else start.optimizers[0])
         now, before = KeptState(here), KeptState(then)
@@ -118,7 +125,8 @@ def prove(steps: Sequence[TapedStep], start: CopyStage, subject: Subject, optimi
         before.put(here)
         try:
             live = LiveStage(subject, optimizers)
-            proof = _compared(steps, _run(steps, live), after, _state(subject.root, optimizers))
+            wrong = _run(steps, live)
+            proof = _compared(steps, wrong, {} if went_on else after, _state(subject.root, optimizers))
         finally:
             now.put(here)
         note = _copies_close(steps[0], start)
@@ -130,12 +138,6 @@ def _is_wrapped(target: Any) -> bool:
         getattr(one, "_compiled_call_impl", None) is not None for one in target.modules()
     )
     return isinstance(target, nn.Module) and (bare(target) is not target or compiled)
-
-
-def _replay(
-    steps: Sequence[TapedStep], stage: CopyStage, subject: Subject, optimizers: Sequence[Optimizer], root: nn.Module
-) -> Proof:
-    return _compared(steps, _run(steps, stage), _state(subject.root, optimizers), _state(root, stage.optimizers))
 
 
 def _run(steps: Sequence[TapedStep], stage: Stage) -> list[list[Backward]]:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import nn
 
@@ -29,6 +29,13 @@ LATEST_STEP, LATEST_SECONDS = 2_000, 600.0
 NONFINITE_STEPS = 3
 """Losses in a row that are no number before the run is looked at."""
 FREE_MEMORY_SHARE = 0.8
+WINDOW_STEPS = 4
+"""Steps that are kept while nobody asks, so that a run which ends can still be examined."""
+WINDOW_TIME_SHARE, WINDOW_MEMORY_SHARE = 0.02, 0.25
+"""What keeping them may take of the time of training and of the free memory."""
+WINDOW_SECONDS = 0.3
+"""What the first window is taken to cost besides its copies."""
+COPIED_PER_SECOND = 1e9
 
 
 class CaptureError(WorkError):
@@ -142,11 +149,17 @@ class Session:
         self.watch = Watch(self._on_step)
         self.asked = False
         self.done = False
+        self.kept = ""
+        """why the last steps are not kept, or nothing if they are"""
         self.tape: Tape | None = None
         self._start: CopyStage | None = None
         self._main: Watched | None = None
         self._refused_kind = False
         self._reason = ""
+        self._window: _Window | None = None
+        self._in_window = False
+        self._window_costs: list[float] = []
+        self._window_began = 0.0
 
     def start(self) -> None:
         self.watch.start()
@@ -159,9 +172,21 @@ class Session:
             self.tape = self.watch.tape = None
         self.watch.off = True
 
-    def end(self, code: int) -> None:
-        """The loop has ended."""
+    def end(self) -> None:
+        """The loop has ended: examine what was taped, if that has not been done."""
+        if self.done:
+            return self.stop()
+        tape, start = self.tape, self._start
         self.stop()
+        if tape is not None and (not tape.steps or self._in_window):
+            tape = None
+        if tape is None and self._window is not None:
+            tape, start, self._main = self._window
+            self._reason = "the loop has ended"
+        if tape is not None and start is not None:
+            self._start = start
+            self._examine(tape, went_on=True)
+        return None
 
     def ask(self) -> None:
         """Tape from the next step on."""
@@ -198,49 +223,104 @@ class Session:
             return
         assert self.watch.first_step_at is not None
         why = self.when.has_come(watched, self.watch.first_step_at)
+        if not (why or self.asked):
+            if self._window_is_due(watched):
+                self._begin_window(watched)
+            return
         if why or self.asked:
             self._reason = why or "you asked"
             self.say(f"step {watched.steps:,}: {self._reason}; the next {plural(self.steps, 'step')} are taped.")
             self._begin(watched)
 
     def _begin(self, main: Watched) -> None:
-        """Copy what is trained, and record from the next step on."""
-        self._main = main
         try:
-            watched = [one for one in self.watch.watched if one.optimizer is not None]
-            optimizers = [one.optimizer for one in watched if one.optimizer is not None]
-            self._numbers = [optimizers.index(one.optimizer) for one in self.watch.partners(main)]
-            subject = Subject(one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"])
-            if why := refuse_kind(subject.root.modules(), subject.root.parameters()):
-                raise CaptureError(why)
-            needed = size_in_bytes(subject.root, optimizers)
-            if needed > FREE_MEMORY_SHARE * free_memory():
-                raise CaptureError(
-                    f"a copy of the model and its optimiser needs {needed / 1e9:.1f} GB, and"
-                    f" {free_memory() / 1e9:.1f} GB are free."
-                )
-            self._start = CopyStage(subject, optimizers)
-            ends = optimizers[self._numbers[-1]]
-            self.tape = self.watch.tape = Tape(subject, optimizers, ends, self._on_taped)
-            self.tape.start()
+            self.tape = self._recording(main, FREE_MEMORY_SHARE)
         except Exception as error:  # whatever is wrong here must not end the user's run
             self._give_up(error)
+
+    def _window_is_due(self, main: Watched) -> bool:
+        """Whether the next steps can be kept in so little time that nobody notices."""
+        assert self.watch.first_step_at is not None
+        trained = time.monotonic() - self.watch.first_step_at
+        if self.kept or trained * WINDOW_TIME_SHARE < WINDOW_SECONDS + sum(self._window_costs):
+            return False
+        step = trained / max(main.steps, 1)
+        expected = (
+            self._window_costs[-1] if self._window_costs else WINDOW_SECONDS + step + 16 * main.elements / COPIED_PER_SECOND
+        )
+        return trained * WINDOW_TIME_SHARE >= expected + sum(self._window_costs)
+
+    def _begin_window(self, main: Watched) -> None:
+        begun = time.perf_counter()
+        try:
+            self.tape = self._recording(main, WINDOW_MEMORY_SHARE)
+        except Exception as error:
+            self.kept = f"its last steps cannot be kept: {_first_line(error)}"
+            self._drop_tape()
+            return
+        self._in_window, self._window_began = True, time.perf_counter()
+        self._window_costs.append(self._window_began - begun)
+
+    def _end_window(self, tape: Tape) -> None:
+        assert self.watch.first_step_at is not None
+        assert self._main is not None
+        taken, steps = time.perf_counter() - self._window_began, len(tape.steps)
+        usual = (time.monotonic() - self.watch.first_step_at) / max(self._main.steps, 1)
+        begun = time.perf_counter()
+        start = self._start
+        self._drop_tape()
+        if start is not None and not tape.problem:
+            self._window = _Window(tape, start, self._main)
+        self._window_costs[-1] += max(taken - steps * usual, 0.0) + time.perf_counter() - begun
+
+    def _drop_tape(self) -> None:
+        if self.tape is not None:
+            self.tape.stop()
+        self.tape = self.watch.tape = self._start = None
+        self._in_window = False
+
+    def _recording(self, main: Watched, memory_share: float) -> Tape:
+        """Copy what is trained, and record from the next step on."""
+        self._main = main
+        watched = [one for one in self.watch.watched if one.optimizer is not None]
+        optimizers = [one.optimizer for one in watched if one.optimizer is not None]
+        self._numbers = [optimizers.index(one.optimizer) for one in self.watch.partners(main)]
+        subject = Subject(one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"])
+        if why := refuse_kind(subject.root.modules(), subject.root.parameters()):
+            raise CaptureError(why)
+        needed = size_in_bytes(subject.root, optimizers)
+        if needed > memory_share * free_memory():
+            raise CaptureError(
+                f"a copy of the model and its optimiser needs {needed / 1e9:.1f} GB, and {free_memory() / 1e9:.1f} GB are free."
+            )
+        self._start = CopyStage(subject, optimizers)
+        ends = optimizers[self._numbers[-1]]
+        tape = self.watch.tape = Tape(subject, optimizers, ends, self._on_taped)
+        tape.start()
+        return tape
 
     def _on_taped(self) -> None:
         tape = self.tape
         assert tape is not None
+        if self._in_window:
+            if self.asked or tape.problem or len(tape.steps) >= WINDOW_STEPS:
+                self._end_window(tape)
+            return
         if len(tape.steps) < self.steps and not tape.problem:
             return
         tape.stop()
         self.tape = self.watch.tape = None
+        self._examine(tape, went_on=False)
+
+    def _examine(self, tape: Tape, *, went_on: bool) -> None:
         with self.watch.paused():
             try:
-                captured = self._captured(tape)
+                captured = self._captured(tape, went_on)
             except Exception as error:
                 self._give_up(error)
                 return
             finally:
-                self._start = None
+                self._start = self._window = None
             self.done = True
             self.examine(captured)
 
@@ -249,12 +329,13 @@ class Session:
             self.tape.stop()
         self.tape = self.watch.tape = None
         self.done = True
-        text = str(error) if isinstance(error, EurekaError) else f"{type(error).__name__}: {error}"
-        first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
-        self.refused(f"this run cannot be captured: {first}", goes_on=False)
+        self.refused(f"this run cannot be captured: {_first_line(error)}", goes_on=False)
 
-    def _captured(self, tape: Tape) -> Captured:
-        """Prove the tape, and make a setup of it."""
+    def _captured(self, tape: Tape, went_on: bool) -> Captured:
+        """Prove the tape, and make a setup of it.
+
+        went_on     whether the run has made steps since the last taped one, so that its weights do not compare
+        """
         main, start, subject, optimizers = self._main, self._start, tape.subject, tape.optimizers
         assert main is not None
         assert start is not None
@@ -264,7 +345,7 @@ class Session:
             raise CaptureError("no backward was seen in the taped steps, so there is no loss to examine.")
         begun = time.perf_counter()
         try:
-            proof = prove(tape.steps, start, subject, optimizers)
+            proof = prove(tape.steps, start, subject, optimizers, went_on=went_on)
         except ReplayError as error:
             raise CaptureError(f"its steps cannot be replayed, as {error}.") from error
         seconds = (time.perf_counter() - begun) / len(tape.steps)
@@ -343,6 +424,19 @@ class Session:
             if all(one & inside for one in trained):
                 return self._numbers
         return [own]
+
+
+class _Window(NamedTuple):
+    """Steps that were taped while nobody asked, with what they began from."""
+
+    tape: Tape
+    start: CopyStage
+    main: Watched
+
+
+def _first_line(error: Exception) -> str:
+    text = (str(error) if isinstance(error, EurekaError) else f"{type(error).__name__}: {error}").strip()
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 def _overwritten(tape: Tape) -> str:

@@ -17,7 +17,8 @@ TrialBudgetOption = Annotated[
     typer.Option(
         "--budget",
         metavar="TIME|STEPS",
-        help="What the experiments may cost, as in 90s, 10m or 400steps, which is the time of 400 training steps. (default: 10m)",
+        help="What the experiments may cost, as in 90s, 10m or 400steps, the time of 400 training steps. Of a run folder, when to"
+        " stop. (default: 10m; of a run folder none)",
     ),
 ]
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from eureka.cli.budget import BudgetOption
+from eureka.cli.budget import TrialBudgetOption
 from eureka.cli.options import JsonOption, listed, print_json
 from eureka.cli.run_study import OnOption, WorkersOption, run_study
+from eureka.cli.script import (
+    SCRIPT_ARGUMENTS,
+    AfterOption,
+    ModuleOption,
+    OptimizerOption,
+    ThenOption,
+    is_script,
+    read_request,
+    refuse_script_options,
+    run_script,
+)
 from eureka.cli.table import print_table
 from eureka.errors import RequestError
 from eureka.formats import listing
@@ -21,14 +32,16 @@ if TYPE_CHECKING:
 
 
 def race(
+    context: typer.Context,
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="RUN | MODULE:FUNCTION",
-            help="A run folder of ours, or a function that returns a Trainer, or a dict of model, batches, loss or step, and"
-            " optimizer.",
+            metavar="SCRIPT|RUN|MODULE:FUNCTION",
+            help="A training script as it is, followed by its own arguments; or a run folder of ours, or a function that returns"
+            " a Trainer, or a dict of model, batches, loss or step, and optimizer.",
         ),
-    ],
+    ] = None,
+    module: ModuleOption = None,
     remedies: Annotated[
         str | None,
         typer.Option(
@@ -48,16 +61,20 @@ def race(
         ),
     ] = None,
     at: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--at",
-            metavar="STEP",
-            help="For a run folder only: fork from the newest checkpoint at or before this step. (default: the last)",
+            metavar="STEP|plateau",
+            help="Of a run folder: fork from the newest checkpoint at or before this step. (default: the last) Of a script: when"
+            " to fork it. (default: plateau, at step 2,000 or after 10 minutes at the latest)",
         ),
     ] = None,
+    after: AfterOption = None,
+    then: ThenOption = "stop",
+    optimizer: OptimizerOption = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", help="For MODULE:FUNCTION only: the random numbers that forks draw. (default: 0)"),
+        typer.Option("--seed", metavar="N", help="Not of a run folder: the random numbers that forks draw. (default: 0)"),
     ] = None,
     out: Annotated[
         Path | None,
@@ -67,29 +84,58 @@ def race(
     ] = None,
     on: OnOption = "local",
     workers: WorkersOption = None,
-    budget: BudgetOption = None,
+    budget: TrialBudgetOption = None,
     json: JsonOption = False,
 ) -> None:
     """Fork a run into one that waits and one for each remedy, train all on the same batches, and say which remedy helps.
 
+    A script is run unchanged and watched; when its loss stops falling, its next 32 steps are taped and raced on copies.
     A run folder is forked from a checkpoint into a study: a run for each remedy, on this machine or on Ray, with a report. A
     function of yours is called once, and the race is run here on copies of what it returns; nothing of yours is changed.
 
-    --at, --out, --on, --workers and --budget are for a run folder only; --seed is for MODULE:FUNCTION only.
+    --out, --on and --workers are for a run folder only; --after, --then and --optimizer for a script only.
     """
     names = None if remedies is None or remedies == "all" else listed("--remedies", remedies, str)
+    wanted: list[str] | Literal["all"] | None = "all" if remedies == "all" else names
+    of_runs = {"--out": out, "--workers": workers, "--on": None if on == "local" else on}
+    if module is not None or (what is not None and is_script(what)):
+        if given := [option for option, value in of_runs.items() if value is not None]:
+            raise RequestError(f"{listing(given)}: of a run folder only, and a script was given; leave it out.")
+        request = read_request(
+            what if module is None else None,
+            module,
+            context.meta[SCRIPT_ARGUMENTS],
+            at=at,
+            after=after,
+            then=then,
+            optimizer=optimizer,
+            budget=budget,
+            html=None,
+            json=json,
+            diagnose=False,
+            race=True,
+            remedies=wanted,
+            steps=steps,
+            seed=seed or 0,
+        )
+        raise typer.Exit(run_script(request))
+    if what is None:
+        raise RequestError("give a training script, a run folder, or a function as in my_module:my_case.")
+    refuse_script_options(what, {"--after": after, "--optimizer": optimizer, "--then": None if then == "stop" else then})
     if ":" in what and not Path(what).exists():
-        of_runs = {"--at": at, "--out": out, "--budget": budget, "--workers": workers, "--on": None if on == "local" else on}
+        of_runs |= {"--at": at, "--budget": budget}
         if given := [option for option, value in of_runs.items() if value is not None]:
             raise RequestError(f"{listing(given)}: of a run folder only, and {what} names a function; leave it out.")
-        _race_case(what, names, everything=remedies == "all", steps=steps, seed=seed or 0, json=json)
+        _race_case(what, wanted, steps=steps, seed=seed or 0, json=json)
     else:
         if seed is not None:
             raise RequestError(f"--seed {seed}: of a function only; the forks of {what} draw what the run would draw.")
-        _race_run(Path(what), names, remedies == "all", steps, at, out, on, workers, budget, json)
+        if at is not None and not at.isdigit():
+            raise RequestError(f"--at {at}: of a run folder, expected a step, as in --at 2000.")
+        _race_run(Path(what), names, remedies == "all", steps, None if at is None else int(at), out, on, workers, budget, json)
 
 
-def _race_case(text: str, names: list[str] | None, *, everything: bool, steps: int | None, seed: int, json: bool) -> None:
+def _race_case(text: str, remedies: list[str] | Literal["all"] | None, *, steps: int | None, seed: int, json: bool) -> None:
     from eureka.cli.display import race_progress
     from eureka.forks.loading import load_case
     from eureka.racing.run import STEPS
@@ -99,7 +145,7 @@ def _race_case(text: str, names: list[str] | None, *, everything: bool, steps: i
     with race_progress() as show:
         found: Race = run_race(
             given,
-            remedies="all" if everything else names,
+            remedies=remedies,
             steps=STEPS if steps is None else steps,
             seed=seed,
             on_step=show,

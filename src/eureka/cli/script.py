@@ -25,7 +25,7 @@ from eureka.formats import duration, listing, plural
 
 if TYPE_CHECKING:
     from eureka.capture.script import Script
-    from eureka.capture.session import Captured, When
+    from eureka.capture.session import Captured, Session, When
     from eureka.doctor.finding import Diagnosis
     from eureka.racing.race import Race
 
@@ -175,14 +175,15 @@ def run_script(request: ScriptRequest) -> int:
         session = Session(request.when, examination.examine, examination.refuse, optimizer=request.optimizer, say=say)
         name = request.script.title
         say(
-            f"running {name} as it is; {_time_of(request.when)}, the next steps are taped and examined on copies. Nothing leaves"
-            f" this machine. {_how_to_ask()}"
+            f"{name} is taken for a training script and run as it is; {_time_of(request.when)}, the next"
+            f" steps are taped and examined on copies. Nothing leaves this machine. {_how_to_ask()}"
         )
         session.start()
         with _asked_by_signals(session.ask), _told_if_idle(session, request.when):
             code = request.script.run()
-            session.end(code)
-        return examination.exit_code(code, session.main.steps if session.main else 0)
+            examination.ended = True
+            session.end()
+        return examination.exit_code(code, session)
 
 
 def say(text: str) -> None:
@@ -214,6 +215,8 @@ class _Examination:
         self.refusal = ""
         self.failed = False
         self.done = False
+        self.ended = False
+        """whether the script has come to its end"""
 
     def refuse(self, sentence: str, *, goes_on: bool) -> None:
         """Say that the run cannot be captured; end it if nothing else is wanted of it."""
@@ -221,7 +224,7 @@ class _Examination:
 
         self.refusal = sentence
         say(sentence)
-        if not goes_on and self.request.then == "stop":
+        if not goes_on and not self.ended and self.request.then == "stop":
             raise StopScript(1)
 
     def examine(self, captured: Captured) -> None:
@@ -241,27 +244,25 @@ class _Examination:
             self.done = True
             self.output.write(as_json(document) if self.request.json else text)
             self.output.flush()
-        if self.request.then == "stop":
+        if self.request.then == "stop" and not self.ended:
             say(f"the script is ended here, at step {captured.at_step:,}; --then go lets it go on.")
             raise StopScript(1 if self.failed else 0)
 
-    def exit_code(self, code: int, steps: int) -> int:
+    def exit_code(self, code: int, session: Session) -> int:
         """Return that of the command: the script's own, unless what was asked for was not done."""
-        if self.done or code:
-            if code and not self.done and not self.refusal:
-                say(f"the script ended with exit code {code} after {plural(steps, 'step')}, before it could be examined.")
-            return code
-        if not self.refusal and not self.failed:
-            if steps:
-                say(
-                    f"the script ended after {plural(steps, 'step')} and was to be examined {_time_of(self.request.when)}; give --at"
-                    " with a smaller step."
-                )
-            else:
-                say(
-                    "the script ended and no optimiser of torch has made a step in this process, so there was nothing to examine."
-                )
-        return 1
+        if self.done or self.refusal or self.failed:
+            return code or (0 if self.done else 1)
+        steps = session.main.steps if session.main is not None else 0
+        ended = f"the script ended with exit code {code}" if code else "the script ended"
+        if not steps:
+            say(f"{ended}, and no optimiser of torch has made a step in this process; nothing was examined.")
+        else:
+            kept = session.kept or "to keep its last steps would have taken more than 2 % of its time"
+            say(
+                f"{ended} after {plural(steps, 'step')}, and was to be examined {_time_of(self.request.when)}. Nothing was examined:"
+                f" {kept}. Give --at with a smaller step."
+            )
+        return code or 1
 
     def _examined(self, captured: Captured) -> tuple[str, dict[str, Any]]:
         from eureka.doctor.diagnose import curve_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -96,6 +97,31 @@ CHECKS = (
 attention to blame."""
 
 
+@dataclass(frozen=True)
+class Limit:
+    """What a diagnosis may cost."""
+
+    seconds: float
+    steps: float
+
+    def forbids(self, cost: int, exam: Exam, spent: float) -> str:
+        """Return why a check of this cost is not begun any more, or nothing."""
+        if spent > self.seconds:
+            return f"the budget of {self.seconds:g} s was spent"
+        base = vars(exam).get("base")  # before it is measured, the time of a step is not known
+        step = base.seconds / max(len(base.losses), 1) if base is not None else 0.0
+        if spent + cost * step > self.seconds:
+            return f"the budget of {self.seconds:g} s leaves no time for it"
+        if spent + cost * step > self.steps * step > 0:
+            return f"the budget of {self.steps:,.0f} steps leaves no time for it"
+        return ""
+
+
+def step_limit() -> int:
+    """Return how many training steps' time a diagnosis takes at most, about."""
+    return sum(check.cost for check in CHECKS)
+
+
 def diagnose(
     model: nn.Module | Any,
     batches: Iterable[Any] | Any = None,
@@ -105,6 +131,7 @@ def diagnose(
     step: Step | None = None,
     log: Any = None,
     budget: float | None = None,
+    most_steps: float = math.inf,
     on_check: Callable[[str], None] | None = None,
 ) -> Diagnosis:
     """Find out why a model does not learn, by measurements and experiments on copies of it.
@@ -119,17 +146,19 @@ def diagnose(
         step: in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that your loop does in a step, and
             returns the loss
         log: the loss so far: a list of numbers, or a file that `eureka detect` can read
-        budget: seconds after which no further check begins
+        budget: seconds; a check that would probably end later is not begun
+        most_steps: the same limit as a number of training steps, whose time the diagnosis may take
         on_check: called with the name of each check before it begins
     """
     refuse_group("eureka.diagnose")
     with kept_random_state(batches), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of copies of the user's model; their own runs have told them
         given = hand_over(model, batches, loss=loss, optimizer=optimizer, step=step, log=log)
-        return _diagnose(given, budget, on_check or (lambda name: None))
+        limit = Limit(math.inf if budget is None else budget, most_steps)
+        return _diagnose(given, limit, on_check or (lambda name: None))
 
 
-def _diagnose(given: Setup, budget: float | None, on_check: Callable[[str], None]) -> Diagnosis:
+def _diagnose(given: Setup, limit: Limit, on_check: Callable[[str], None]) -> Diagnosis:
     if isinstance(given.model, nn.Module):  # anything else is refused with the rest of the request
         refuse_sharded(given.model, "eureka.diagnose")
     function = given.loss if given.step is None else given.step
@@ -140,7 +169,7 @@ def _diagnose(given: Setup, budget: float | None, on_check: Callable[[str], None
         _first_step(case)
         curve = curve_of(given.log)
         exam = Exam(case, None if curve is None else (curve.steps, curve.values))
-        findings, records = _check_all(exam, budget, on_check)
+        findings, records = _check_all(exam, limit, on_check)
         ranked = sorted(findings, key=lambda one: -one.weight) or [_nothing_found(exam, records)]
         attention = has_attention(exam)
     ranked = [replace(one, code=settings_code(one.code, given)) for one in ranked]
@@ -161,7 +190,7 @@ def _first_step(case: Case) -> None:
             untouched.check()  # before what the loss holds is put back, its own parameters among it
 
 
-def _check_all(exam: Exam, budget: float | None, on_check: Callable[[str], None]) -> tuple[list[Finding], list[CheckRecord]]:
+def _check_all(exam: Exam, limit: Limit, on_check: Callable[[str], None]) -> tuple[list[Finding], list[CheckRecord]]:
     findings: list[Finding] = []
     records: list[CheckRecord] = []
     begun = time.perf_counter()
@@ -169,7 +198,7 @@ def _check_all(exam: Exam, budget: float | None, on_check: Callable[[str], None]
         on_check(check.name)
         start, why = time.perf_counter(), ""
         try:
-            why = _why_not(check, exam, findings, begun, budget)
+            why = _why_not(check, exam, findings, begun, limit)
             findings += [] if why else check.run(exam)
         except Exception as error:  # one check that fails does not stop the others
             if not {"base", "still"} & vars(exam).keys():  # not even the user's own steps can be made
@@ -190,9 +219,9 @@ def _of_the_users(error: Exception) -> Exception:
     return RequestError(f"a training step fails{own_line(error)} with {type(error).__name__}: {error}")
 
 
-def _why_not(check: Check, exam: Exam, findings: list[Finding], begun: float, budget: float | None) -> str:
-    if budget is not None and time.perf_counter() - begun > budget:
-        return f"the budget of {budget:g} s was spent"
+def _why_not(check: Check, exam: Exam, findings: list[Finding], begun: float, limit: Limit) -> str:
+    if why := limit.forbids(check.cost, exam, time.perf_counter() - begun):
+        return why
     if not check.broken and not exam.finite:
         return "the loss is not a number"
     if (
