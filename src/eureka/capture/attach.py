@@ -80,7 +80,7 @@ class attach:  # noqa: N801 - it is called like a function, as open() is
         count = len(self.curve)
         if not self._session.done:
             raise RequestError(
-                f"nothing has been taped yet, after {plural(count, 'step')}; call ask(), and go on for as many steps as are taped."
+                f"nothing has been taped yet, after {plural(count, 'step')}; call ask(), and go on for the steps that are taped."
             )
         if not count:
             raise WorkError("no optimiser of torch has made a step inside the block, so there is nothing to examine.")

@@ -18,6 +18,8 @@ from torch.nn.utils.rnn import PackedSequence
 from eureka.capture.lines import Line
 from eureka.capture.subject import bare
 
+SYNC = "require_backward_grad_sync"
+"""The attribute of DistributedDataParallel that no_sync() switches."""
 PROGRAM = "program"
 """The key of a taped batch under which its program is."""
 
@@ -84,6 +86,8 @@ class Call:
     in_place: bool = False
     """whether the result is the first argument"""
     storages: frozenset[int] = frozenset()
+    synced: bool | None = None
+    """of a model that is distributed: whether this pass leads to gradients that the ranks share"""
 
     @property
     def name(self) -> str:
@@ -160,6 +164,13 @@ class Overwrite:
     values: dict[str, Tensor]
 
 
+@dataclass(eq=False)
+class OverwriteGradients:
+    """Gradients that the script has changed by itself."""
+
+    values: dict[str, Tensor]
+
+
 class TapedStep:
     """One step as it was recorded."""
 
@@ -208,7 +219,7 @@ class TapedStep:
         return tuple(
             action.name if isinstance(action, Call) else type(action).__name__
             for action in self.all_actions()
-            if not isinstance(action, Overwrite)
+            if not isinstance(action, Overwrite | OverwriteGradients)
         )
 
     @property
@@ -435,6 +446,9 @@ class Run:
         elif isinstance(action, Update):
             self._leave()
             self._update(action)
+        elif isinstance(action, OverwriteGradients) and self.exact:
+            for name, value in action.values.items():
+                self.stage.tensor(name).grad = value.clone()
         elif isinstance(action, Overwrite) and self.exact:
             with torch.no_grad():
                 for name, value in action.values.items():
@@ -455,7 +469,7 @@ class Run:
         args, kwargs = map_structure(call.args, self._decode), map_structure(call.kwargs, self._decode)
         if self.exact:
             call.randomness.restore()
-        with torch.set_grad_enabled(call.graded):
+        with torch.set_grad_enabled(call.graded), _synced(target, call.synced):
             result = target(*args, **kwargs)
         self._results[call] = [args[0]] if call.in_place else tensors_in(result)
 
@@ -524,6 +538,20 @@ class Run:
             return self.losses[count] if len(self.losses) > count else None
 
         optimizer.step(closure)
+
+
+@contextlib.contextmanager
+def _synced(target: Any, wanted: bool | None) -> Iterator[None]:
+    """Inside of DistributedDataParallel.no_sync(), or outside of it, as the script was."""
+    before = getattr(target, SYNC, None)
+    if wanted is None or before is None or before == wanted:
+        yield
+        return
+    setattr(target, SYNC, wanted)
+    try:
+        yield
+    finally:
+        setattr(target, SYNC, before)
 
 
 class ReplayError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -37,6 +37,8 @@ class Proof:
     """whether the weights, buffers and states of the optimisers had the same bits after the last step"""
     differing: str
     """the first that had not"""
+    weights_compared: bool = True
+    """whether they could be: a run that has gone on has other weights"""
     note: str = ""
     """what is true of the copies, in a sentence"""
 
@@ -130,7 +132,7 @@ def prove(
         finally:
             now.put(here)
         note = _copies_close(steps[0], start)
-    return Proof(proof.steps, proof.wrong_losses, proof.first_wrong, proof.step_exact, proof.differing, note)
+    return replace(proof, note=note)
 
 
 def _is_wrapped(target: Any) -> bool:
@@ -158,7 +160,7 @@ def _compared(steps: Sequence[TapedStep], wrong: list[list[Backward]], ours: dic
         line = wrong[bad[0]][0].line
         where = f"step {bad[0] + 1} of the tape" + ("" if line is None else f", backward at {line}")
     differing = next((name for name in ours if not _same(ours[name], theirs.get(name))), "")
-    return Proof(len(steps), len(bad), where, not differing, differing)
+    return Proof(len(steps), len(bad), where, not differing, differing, weights_compared=bool(ours))
 
 
 def _state(root: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Any]:
@@ -193,7 +195,8 @@ def _copies_close(step: TapedStep, start: CopyStage) -> str:
     apart = max((abs(a - b) / max(abs(b), 1e-12) for a, b in pairs), default=0.0)
     if apart > CLOSE:
         raise ReplayError(f"the loss of a copy that is neither compiled nor distributed differs by {apart:.1%}")
-    return f"Experiments run on copies that are neither compiled nor distributed; their loss differs by {apart:.0e} of its size."
+    how = f"differs by {apart:.0e} of its size" if apart else "has the same bits"
+    return f"Experiments run on copies that are neither compiled nor distributed; their loss {how}."
 
 
 # Experiments

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple, Protocol
 from torch import nn
 
 from eureka.capture.lines import Line
-from eureka.capture.program import ReplayError
+from eureka.capture.program import ReplayError, TapedStep
 from eureka.capture.prove import CopyStage, Proof, TapedTraining, programs, prove
+from eureka.capture.ranks import Ranks, RanksError
+from eureka.capture.script import StopScript
 from eureka.capture.subject import Subject, bare, refuse_kind, size_in_bytes
 from eureka.capture.tape import Tape
 from eureka.capture.watch import Watch, Watched
@@ -21,6 +23,7 @@ from eureka.forks.joined import Joined
 from eureka.forks.rates import warmed_up
 from eureka.forks.setup import Setup
 from eureka.formats import plural
+from eureka.group import examining_alone, group_size
 
 TAPED_STEPS = 32
 """Steps that are taped once it is asked."""
@@ -73,7 +76,7 @@ class Captured:
         lines.append(f"Optimiser {chosen}" + (f"; {where}." if where else "."))
         lines += [f"Not examined: optimiser {other}; what it trains is held as it is." for other in others]
         forms = "" if self.forms == 1 else f", of {self.forms} forms"
-        exact = "every loss and all weights" if self.proof.step_exact else "every loss"
+        exact = "every loss and all weights" if self.proof.step_exact and self.proof.weights_compared else "every loss"
         lines.append(f"{plural(self.steps, 'step')} taped{forms}; replayed on copies, {exact} came out with the same bits.")
         return lines
 
@@ -107,13 +110,17 @@ class When:
     step: int | None = None
     seconds: float | None = None
 
+    def is_step(self, watched: Watched) -> str:
+        """Return why now, as far as every process of a group knows it by itself; or nothing."""
+        return f"step {self.step:,} was asked for" if self.step is not None and watched.steps >= self.step else ""
+
     def has_come(self, watched: Watched, first_step_at: float) -> str:
         """Return why now, or nothing."""
         if watched.nonfinite >= NONFINITE_STEPS:
             return "the loss is no number"
         since = time.monotonic() - first_step_at
         if self.step is not None:
-            return f"step {watched.steps:,} was asked for" if watched.steps >= self.step else ""
+            return self.is_step(watched)
         if self.seconds is not None:
             return f"{since:.0f} s have passed" if since >= self.seconds else ""
         if watched.event is not None and watched.event.name == "plateau_entered":
@@ -149,6 +156,8 @@ class Session:
         self.watch = Watch(self._on_step)
         self.asked = False
         self.done = False
+        self.examined = False
+        """whether the run was captured and examined, here or on the first rank"""
         self.kept = ""
         """why the last steps are not kept, or nothing if they are"""
         self.tape: Tape | None = None
@@ -160,6 +169,10 @@ class Session:
         self._in_window = False
         self._window_costs: list[float] = []
         self._window_began = 0.0
+        self._wanted_steps = steps
+        self._ranks: Ranks | None = None
+        self._failed: tuple[int, str] | None = None
+        """at which step the other ranks learn what is wrong here, and what it is"""
 
     def start(self) -> None:
         self.watch.start()
@@ -185,7 +198,7 @@ class Session:
             self._reason = "the loop has ended"
         if tape is not None and start is not None:
             self._start = start
-            self._examine(tape, went_on=True)
+            self._finish(tape, "", went_on=True)
         return None
 
     def ask(self) -> None:
@@ -221,22 +234,39 @@ class Session:
         main = self.main
         if main is not watched:
             return
-        assert self.watch.first_step_at is not None
-        why = self.when.has_come(watched, self.watch.first_step_at)
-        if not (why or self.asked):
-            if self._window_is_due(watched):
+        if self._failed is not None:  # here; the other ranks tape, and learn of it when they have
+            if watched.steps >= self._failed[0]:
+                self._finish(None, self._failed[1], went_on=False)
+            return
+        if not (why := self._why_now(watched)):
+            if self._ranks is None and self._window_is_due(watched):
                 self._begin_window(watched)
             return
-        if why or self.asked:
-            self._reason = why or "you asked"
-            self.say(f"step {watched.steps:,}: {self._reason}; the next {plural(self.steps, 'step')} are taped.")
-            self._begin(watched)
+        self._reason = why
+        self.say(f"step {watched.steps:,}: {self._reason}; the next {plural(self.steps, 'step')} are taped.")
+        self._begin(watched)
+
+    def _why_now(self, watched: Watched) -> str:
+        """Return why the next steps are to be taped, or nothing."""
+        if self._ranks is None and group_size() > 1:
+            self._ranks = Ranks()
+            self.kept = "the last steps are kept in runs of one process only"
+
+        def reason() -> str:
+            assert self.watch.first_step_at is not None
+            return "you asked" if self.asked else self.when.has_come(watched, self.watch.first_step_at)
+
+        return reason() if self._ranks is None else self.when.is_step(watched) or self._ranks.decide(watched.steps, reason)
 
     def _begin(self, main: Watched) -> None:
         try:
             self.tape = self._recording(main, FREE_MEMORY_SHARE)
         except Exception as error:  # whatever is wrong here must not end the user's run
-            self._give_up(error)
+            self._drop_tape()
+            if self._ranks is None:
+                self._refuse(_first_line(error))
+            else:
+                self._failed = main.steps + self.steps, _first_line(error)
 
     def _window_is_due(self, main: Watched) -> bool:
         """Whether the next steps can be kept in so little time that nobody notices."""
@@ -245,9 +275,8 @@ class Session:
         if self.kept or trained * WINDOW_TIME_SHARE < WINDOW_SECONDS + sum(self._window_costs):
             return False
         step = trained / max(main.steps, 1)
-        expected = (
-            self._window_costs[-1] if self._window_costs else WINDOW_SECONDS + step + 16 * main.elements / COPIED_PER_SECOND
-        )
+        copies = 16 * main.elements / COPIED_PER_SECOND  # weights, their gradients, two states of the optimiser
+        expected = self._window_costs[-1] if self._window_costs else WINDOW_SECONDS + step + copies
         return trained * WINDOW_TIME_SHARE >= expected + sum(self._window_costs)
 
     def _begin_window(self, main: Watched) -> None:
@@ -306,59 +335,119 @@ class Session:
             if self.asked or tape.problem or len(tape.steps) >= WINDOW_STEPS:
                 self._end_window(tape)
             return
-        if len(tape.steps) < self.steps and not tape.problem:
+        if len(tape.steps) == 1 and self._ranks is None:
+            self._fit_memory(tape.steps[0])
+        if len(tape.steps) < self._wanted_steps and not (tape.problem and self._ranks is None):
             return
         tape.stop()
         self.tape = self.watch.tape = None
-        self._examine(tape, went_on=False)
+        self._finish(tape, "", went_on=False)
 
-    def _examine(self, tape: Tape, *, went_on: bool) -> None:
-        with self.watch.paused():
-            try:
-                captured = self._captured(tape, went_on)
-            except Exception as error:
-                self._give_up(error)
-                return
-            finally:
-                self._start = self._window = None
-            self.done = True
-            self.examine(captured)
+    def _fit_memory(self, step: TapedStep) -> None:
+        """Tape fewer steps if so many batches would not fit."""
+        room = int(FREE_MEMORY_SHARE * free_memory() / max(step.bytes, 1))
+        if room < self._wanted_steps:
+            self._wanted_steps = max(room, 2)
+            self.say(
+                f"the batches of a step take {step.bytes / 1e9:.1f} GB and {free_memory() / 1e9:.1f} GB are free:"
+                f" {plural(self._wanted_steps, 'step')} are taped instead of {self.steps}."
+            )
 
-    def _give_up(self, error: Exception) -> None:
-        if self.tape is not None:
-            self.tape.stop()
-        self.tape = self.watch.tape = None
-        self.done = True
-        self.refused(f"this run cannot be captured: {_first_line(error)}", goes_on=False)
+    def _finish(self, tape: Tape | None, problem: str, *, went_on: bool) -> None:
+        """Prove the tape and examine the run; in a group all ranks come here after the same step.
 
-    def _captured(self, tape: Tape, went_on: bool) -> Captured:
-        """Prove the tape, and make a setup of it.
-
-        went_on     whether the run has made steps since the last taped one, so that its weights do not compare
+        Args:
+            tape: what was taped; None where it could not be
+            problem: why not
+            went_on: whether the run has made steps since the last taped one, so that its weights do not compare
         """
-        main, start, subject, optimizers = self._main, self._start, tape.subject, tape.optimizers
-        assert main is not None
-        assert start is not None
+        with self.watch.paused():
+            proof, seconds = None, 0.0
+            try:
+                problem = self._agreed(problem or self._problem_of(tape))
+                if not problem:
+                    try:
+                        assert tape is not None
+                        proof, seconds = self._proof(tape, went_on)
+                        problem = self._wrong(proof)
+                    except Exception as error:  # the other ranks wait to hear of it
+                        problem = _first_line(error)
+                    problem = self._agreed(problem)
+            except RanksError as error:
+                problem = str(error)
+            self._start = self._window = None
+            if problem or tape is None or proof is None:
+                self._refuse(problem)
+            elif self._ranks is None:
+                self._examine(tape, proof, seconds)
+            else:
+                self._examine_in_turn(self._ranks, tape, proof, seconds)
+
+    def _agreed(self, problem: str) -> str:
+        return problem if self._ranks is None else self._ranks.agree(problem)
+
+    def _examine(self, tape: Tape, proof: Proof, seconds: float) -> None:
+        try:
+            captured = self._setup(tape, proof, seconds)
+        except Exception as error:  # whatever is wrong here must not end the user's run
+            return self._refuse(_first_line(error))
+        self.done = self.examined = True
+        return self.examine(captured)
+
+    def _examine_in_turn(self, ranks: Ranks, tape: Tape, proof: Proof, seconds: float) -> None:
+        """Examine on rank 0 while the others wait; then all go on, or all stop."""
+        self.done = True
+        if ranks.is_first:
+            with ranks.others_wait() as tell, examining_alone():
+                try:
+                    return self._examine(tape, proof, seconds)
+                except StopScript as stop:
+                    tell(f"stop {stop.code}")
+                    raise
+        try:
+            verdict, _, code = ranks.wait().partition(" ")
+        except RanksError as error:
+            return self._refuse(str(error))
+        self.examined = verdict != "refused"
+        if verdict == "stop":
+            raise StopScript(int(code))
+        return None
+
+    def _refuse(self, problem: str) -> None:
+        self._drop_tape()
+        self.done = True
+        self.refused(f"this run cannot be captured: {problem}", goes_on=False)
+
+    def _problem_of(self, tape: Tape | None) -> str:
+        if tape is None or self._start is None:
+            return "nothing was taped"
         if tape.problem:
-            raise CaptureError(f"step {len(tape.steps)} of the tape cannot be recorded, as {tape.problem}.")
+            return f"step {len(tape.steps)} of the tape cannot be recorded, as {tape.problem}."
         if not any(step.backwards for step in tape.steps):
-            raise CaptureError("no backward was seen in the taped steps, so there is no loss to examine.")
+            return "no backward was seen in the taped steps, so there is no loss to examine."
+        return ""
+
+    def _proof(self, tape: Tape, went_on: bool) -> tuple[Proof, float]:
+        """Replay the tape; return what that has shown, and the seconds of a step."""
+        subject, optimizers = tape.subject, tape.optimizers
+        assert self._start is not None
         begun = time.perf_counter()
         try:
-            proof = prove(tape.steps, start, subject, optimizers, went_on=went_on)
+            proof = prove(tape.steps, self._start, subject, optimizers, went_on=went_on)
         except ReplayError as error:
             raise CaptureError(f"its steps cannot be replayed, as {error}.") from error
-        seconds = (time.perf_counter() - begun) / len(tape.steps)
-        by_hand = next((step.by_hand for step in tape.steps if step.by_hand), "")
-        if not proof.loss_exact:
-            raise CaptureError(
-                f"in {proof.wrong_losses} of {plural(proof.steps, 'taped step')} the replayed loss differs from the script's"
-                f" ({proof.first_wrong}), so nothing can be said about it. Hand over a function (eureka diagnose"
-                " module:function), or try --fork."
-            )
-        return self._setup(tape, proof, by_hand, seconds)
+        return proof, (time.perf_counter() - begun) / len(tape.steps)
 
-    def _setup(self, tape: Tape, proof: Proof, by_hand: str, seconds: float) -> Captured:
+    def _wrong(self, proof: Proof) -> str:
+        if proof.loss_exact:
+            return ""
+        return (
+            f"in {proof.wrong_losses} of {plural(proof.steps, 'taped step')} the replayed loss differs from the script's"
+            f" ({proof.first_wrong}), so nothing can be said about it. Hand over a function (eureka diagnose module:function)."
+        )
+
+    def _setup(self, tape: Tape, proof: Proof, seconds: float) -> Captured:
+        by_hand = next((step.by_hand for step in tape.steps if step.by_hand), "")
         main, subject, optimizers = self._main, tape.subject, tape.optimizers
         assert main is not None
         numbers = self._chosen(tape)

@@ -24,6 +24,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from eureka.capture.lines import Line, user_line
 from eureka.capture.program import (
+    SYNC,
     Attribute,
     Backward,
     Call,
@@ -35,6 +36,7 @@ from eureka.capture.program import (
     Leaf,
     ModuleRef,
     Overwrite,
+    OverwriteGradients,
     Randomness,
     ResetGradients,
     Result,
@@ -42,6 +44,7 @@ from eureka.capture.program import (
     Unknown,
     Unscale,
     Update,
+    copied_tensor,
     map_structure,
     tensors_in,
 )
@@ -190,6 +193,7 @@ class Tape:
             writes=writes,
             outputs=len(outputs),
             line=line,
+            synced=getattr(module, SYNC, None),
         )
         self._append_call(call, outputs)
         self._called.append(call)
@@ -487,7 +491,7 @@ class Tape:
 
     def _notice_gradients(self) -> None:
         """Record which gradients were dropped, zeroed or changed since the last event."""
-        dropped, zeroed = [], []
+        dropped, zeroed, changed = [], [], {}
         for parameter in self.subject.parameters():
             mark, known = self._gradient_mark(parameter), self._known_gradients.get(id(parameter), (0, 0))
             if mark == known:
@@ -498,6 +502,7 @@ class Tape:
                 dropped.append(name)
             elif known == (0, 0) or not _is_zero(parameter.grad):
                 self._step.by_hand = self._step.by_hand or f"gradients are changed by hand{at_line()}"
+                changed[name] = copied_tensor(parameter.grad)
             else:
                 zeroed.append(name)
             self._mark_gradient(parameter)
@@ -505,6 +510,8 @@ class Tape:
             self._open[-1].append(ResetGradients(tuple(dropped), to_none=True))
         if zeroed:
             self._open[-1].append(ResetGradients(tuple(zeroed), to_none=False))
+        if changed:
+            self._open[-1].append(OverwriteGradients(changed))
 
     def _notice_writes(self) -> None:
         """Record weights that the script has written besides the optimiser, such as clipped or averaged ones."""

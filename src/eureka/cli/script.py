@@ -187,7 +187,9 @@ def run_script(request: ScriptRequest) -> int:
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal; standard output is the script's."""
+    """Tell the person at the terminal; standard output is the script's. Of several processes the first one speaks."""
+    if os.environ.get("RANK", "0") != "0":
+        return
     sys.stderr.write(f"eureka: {text}\n")
     sys.stderr.flush()
 
@@ -214,7 +216,6 @@ class _Examination:
         self.request, self.output = request, output
         self.refusal = ""
         self.failed = False
-        self.done = False
         self.ended = False
         """whether the script has come to its end"""
 
@@ -241,7 +242,6 @@ class _Examination:
             self.failed = True
             say(f"the examination failed with {type(error).__name__}: {error}")
         else:
-            self.done = True
             self.output.write(as_json(document) if self.request.json else text)
             self.output.flush()
         if self.request.then == "stop" and not self.ended:
@@ -250,8 +250,10 @@ class _Examination:
 
     def exit_code(self, code: int, session: Session) -> int:
         """Return that of the command: the script's own, unless what was asked for was not done."""
-        if self.done or self.refusal or self.failed:
-            return code or (0 if self.done else 1)
+        if session.examined and not self.failed:
+            return code  # examined, here or on the first rank
+        if self.refusal or self.failed:
+            return code or 1
         steps = session.main.steps if session.main is not None else 0
         ended = f"the script ended with exit code {code}" if code else "the script ended"
         if not steps:
@@ -259,8 +261,8 @@ class _Examination:
         else:
             kept = session.kept or "to keep its last steps would have taken more than 2 % of its time"
             say(
-                f"{ended} after {plural(steps, 'step')}, and was to be examined {_time_of(self.request.when)}. Nothing was examined:"
-                f" {kept}. Give --at with a smaller step."
+                f"{ended} after {plural(steps, 'step')}, and was to be examined {_time_of(self.request.when)}. Nothing"
+                f" was examined: {kept}. Give --at with a smaller step."
             )
         return code or 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from eureka.errors import RequestError
@@ -15,12 +15,22 @@ if TYPE_CHECKING:
     from eureka.forks.case import Loss, Step
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Setup:
-    """The arguments of `eureka.diagnose` and `eureka.race`, by their names."""
+    """A training run that is handed over: what `eureka.diagnose` and `eureka.race` look at.
+
+    Args:
+        model: as it is now
+        batches: a list or a DataLoader
+        loss: ``lambda model, batch: …`` returns the loss as training computes it
+        step: in place of `loss`: ``lambda model, optimizer, batch: …`` does everything that the loop does in a step
+        optimizer: the one that trains the model
+        log: the loss so far: a list of numbers, or a file that `eureka detect` can read
+    """
 
     model: nn.Module
     batches: Iterable[Any]
+    _: KW_ONLY
     loss: Loss | None = None
     step: Step | None = None
     optimizer: Optimizer | None = None
@@ -40,6 +50,31 @@ class Setup:
     """the same for the weight decay, with {value} in the place of a number"""
     parameters_by_hand: str = ""
     """a line that gives the optimiser of a trainer the parameters that it lacks; empty without a trainer"""
+
+    @classmethod
+    def from_trainer(cls, trainer: Any, batches: Any = None, *, log: Any = None) -> Setup:
+        """Return the run of a Trainer of Hugging Face, before, during or after `train()`."""
+        from eureka.forks.hugging_face import from_trainer
+
+        if not is_trainer(trainer):
+            raise RequestError(f"from_trainer takes a Trainer of transformers, not a {type(trainer).__name__}.")
+        return from_trainer(trainer, batches, log)
+
+    @classmethod
+    def from_lightning(cls, module: Any, batches: Any = None, *, optimizer: Optimizer | None = None, log: Any = None) -> Setup:
+        """Return the run of a Lightning module; `batches` may be its data module."""
+        from eureka.forks.lightning import from_module
+
+        if not is_lightning(module):
+            raise RequestError(f"from_lightning takes a LightningModule, not a {type(module).__name__}.")
+        return from_module(module, batches, optimizer, log)
+
+    @classmethod
+    def load(cls, text: str) -> Setup:
+        """Return the run that a function returns, by its name as in ``module:function``."""
+        from eureka.forks.loading import load_case
+
+        return load_case(text)
 
     @property
     def trained_by(self) -> Optimizer | None:
@@ -61,37 +96,43 @@ def hand_over(
     model   a module, a trainer, a Lightning module, or a `Setup`, which is returned
     """
     if isinstance(model, Setup):
-        return model
+        if any(one is not None for one in (batches, loss, optimizer, step)):
+            raise RequestError("batches, loss, optimizer and step are part of the Setup; leave them out.")
+        return _with_lasting_rate(model)
     if is_trainer(model):
         from eureka.forks.hugging_face import from_trainer
 
         _refuse(loss, optimizer, step, whose="the Trainer's own")
         return from_trainer(model, batches, log)
-    if _is_a(model, "LightningModule", "lightning", "pytorch_lightning") and loss is None and step is None:
+    if is_lightning(model) and loss is None and step is None:
         from eureka.forks.lightning import from_module
 
         return from_module(model, batches, optimizer, log)
     if batches is None:
         raise RequestError("batches is missing; pass a list of batches or a DataLoader.")
-    if step is not None or optimizer is None:  # a step may move the rates of the user's optimiser itself
-        return Setup(model=model, batches=batches, loss=loss, step=step, optimizer=optimizer, log=log)
+    return _with_lasting_rate(Setup(model, batches, loss=loss, step=step, optimizer=optimizer, log=log))
+
+
+def _with_lasting_rate(setup: Setup) -> Setup:
+    """The run at the rate that its warm-up leads to."""
+    if setup.step is not None or setup.optimizer is None or setup.own_optimizer is not None:
+        return setup  # a step may move the rates of the user's optimiser itself
     from eureka.forks.rates import warmed_up
 
-    warm, notes = warmed_up(optimizer)
-    return Setup(
-        model=model,
-        batches=batches,
-        loss=loss,
-        optimizer=warm,
-        log=log,
-        notes=notes,
-        own_optimizer=None if warm is optimizer else optimizer,
-    )
+    warm, notes = warmed_up(setup.optimizer)
+    if warm is setup.optimizer:
+        return setup
+    return replace(setup, optimizer=warm, notes=(*setup.notes, *notes), own_optimizer=setup.optimizer)
 
 
 def is_trainer(model: Any) -> bool:
     """Whether it is a Trainer of Hugging Face, or of a subclass."""
     return _is_a(model, "Trainer", "transformers")
+
+
+def is_lightning(model: Any) -> bool:
+    """Whether it is a Lightning module."""
+    return _is_a(model, "LightningModule", "lightning", "pytorch_lightning")
 
 
 def _is_a(model: Any, name: str, *packages: str) -> bool:
