@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 from torch import nn
+from torch.optim import SGD, Optimizer
+from torch.utils.data import DataLoader
 
 from eureka.capture.lines import Line
 from eureka.capture.program import ReplayError, TapedStep
@@ -24,6 +29,7 @@ from eureka.forks.rates import warmed_up
 from eureka.forks.setup import Setup
 from eureka.formats import plural
 from eureka.group import examining_alone, group_size
+from eureka.random_state import kept_random_state
 
 TAPED_STEPS = 32
 """Steps that are taped once it is asked."""
@@ -39,6 +45,8 @@ WINDOW_TIME_SHARE, WINDOW_MEMORY_SHARE = 0.02, 0.25
 WINDOW_SECONDS = 0.3
 """What the first window is taken to cost besides its copies."""
 COPIED_PER_SECOND = 1e9
+BY_HAND_EXACT = 1e-3
+"""What a rate may leave unexplained of an update by hand: rounding."""
 
 
 class CaptureError(WorkError):
@@ -323,7 +331,7 @@ class Session:
                 f"a copy of the model and its optimiser needs {needed / 1e9:.1f} GB, and {free_memory() / 1e9:.1f} GB are free."
             )
         self._start = CopyStage(subject, optimizers)
-        ends = optimizers[self._numbers[-1]]
+        ends = None if main.optimizer is self.watch.hand else optimizers[self._numbers[-1]]
         tape = self.watch.tape = Tape(subject, optimizers, ends, self._on_taped)
         tape.start()
         return tape
@@ -361,7 +369,7 @@ class Session:
             problem: why not
             went_on: whether the run has made steps since the last taped one, so that its weights do not compare
         """
-        with self.watch.paused():
+        with self.watch.paused(), kept_random_state():  # even importing a package may draw
             proof, seconds = None, 0.0
             try:
                 problem = self._agreed(problem or self._problem_of(tape))
@@ -462,8 +470,8 @@ class Session:
         steps = [(one, program) for one, program in steps if program.losses]
         if not steps:
             raise CaptureError("the loss of the taped steps reaches no parameter of the optimiser.")
-        own = Joined(*(optimizers[number] for number in numbers)) if len(numbers) > 1 else optimizers[numbers[0]]
-        warm, notes = (own, ()) if len(numbers) > 1 else warmed_up(own)
+        own, notes = self._own_optimizer(tape, numbers)
+        warm, notes = (own, notes) if len(numbers) > 1 or notes else warmed_up(own)
         notes = (
             *notes,
             *filter(None, [proof.note, _overwritten(tape), by_hand and f"{by_hand[0].upper()}{by_hand[1:]}: not replayed."]),
@@ -482,6 +490,7 @@ class Session:
             log=[loss for _, loss in curve] if len(curve) > 1 else None,
             notes=notes,
             own_optimizer=None if warm is own else own,
+            source_rows=_source_rows(),
         )
         return Captured(
             setup=setup,
@@ -497,6 +506,21 @@ class Session:
             reason=self._reason,
             step_seconds=seconds,
         )
+
+    def _own_optimizer(self, tape: Tape, numbers: list[int]) -> tuple[Optimizer, tuple[str, ...]]:
+        """Return what trains the model in experiments, and what was read or assumed of it."""
+        own = tape.optimizers[numbers[0]]
+        if own is self.watch.hand:
+            weights = [one for group in own.param_groups for one in group["params"]]
+            rate, left = median(rate for rate, _ in tape.rates[1:]), max(left for _, left in tape.rates[1:])
+            exact = (
+                "" if left < BY_HAND_EXACT else f", which leaves up to {left:.0%} of their move unexplained (momentum, decay?)"
+            )
+            note = f"The script updates its weights itself, without an optimiser: as SGD at {rate:.3g}, read off their change{exact}."
+            return SGD(weights, lr=rate), (note,)
+        if len(numbers) > 1:
+            return Joined(*(tape.optimizers[number] for number in numbers)), ()
+        return own, ()
 
     def _chosen(self, tape: Tape) -> list[int]:
         """The optimisers that are examined together: those that train one called model after the same backward."""
@@ -526,6 +550,16 @@ class _Window(NamedTuple):
 def _first_line(error: Exception) -> str:
     text = (str(error) if isinstance(error, EurekaError) else f"{type(error).__name__}: {error}").strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def _source_rows() -> float:
+    """Return the rows of the largest data set that a DataLoader reads from; 0 if there is none, or none that tells its length."""
+    found = 0
+    for one in gc.get_objects():
+        if issubclass(type(one), DataLoader):
+            with contextlib.suppress(Exception):  # a data set of the user's may fail to tell its length
+                found = max(found, len(one.dataset))
+    return float(found)
 
 
 def _overwritten(tape: Tape) -> str:

@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from eureka.capture.by_hand import rate_of
 from eureka.capture.lines import Line, user_line
 from eureka.capture.program import (
     SYNC,
@@ -50,6 +51,7 @@ from eureka.capture.program import (
 )
 from eureka.capture.subject import Subject, bare
 
+DATA = Tensor.data.__get__
 NOT_RECORDED = frozenset({"backward", "requires_grad_", "retain_grad", "register_hook", "__set__", "__delete__"})
 """Torch functions that compute nothing."""
 
@@ -82,7 +84,7 @@ class Tape:
         self.backward_line: Line | None = None
         self._thread = threading.get_ident()
         self._mode = _Listener(self)
-        self._active = False
+        self._active = self._stopped = False
         self._undo = contextlib.ExitStack()
         self._produced: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         self._called: list[Call] = []
@@ -91,6 +93,12 @@ class Tape:
         self._epoch = Clock()
         self._known_gradients: dict[int, tuple[int, int]] = {}
         self._known_weights = subject.weight_marks()
+        self._exposed: set[str] = set()
+        """weights whose `.data` the script has taken: what is written there leaves no mark"""
+        self._moved: tuple[list[Tensor], list[Tensor | None]] | None = None
+        """weights and gradients after the last backward, where the script updates by hand"""
+        self.rates: list[tuple[float, float]] = []
+        """the rates of updates by hand, each with the share of the move that it leaves unexplained"""
         self._scaled: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         self._step = TapedStep()
         self._open: list[list[Any]] = [self._step.actions]
@@ -116,6 +124,7 @@ class Tape:
 
     def stop(self) -> None:
         """Take everything back; nothing of the tape is left in the process."""
+        self._stopped = True
         self._deactivate()
         self._undo.close()
         self._data.clear()
@@ -143,8 +152,9 @@ class Tape:
         try:
             yield
         finally:
-            nn.Module.__call__ = listening  # type: ignore[method-assign]
-            self._activate()
+            if not self._stopped:  # a step by hand ends in here, and the tape may end with it
+                nn.Module.__call__ = listening  # type: ignore[method-assign]
+                self._activate()
 
     def is_recording(self) -> bool:
         """Return whether what happens now, in this thread, is recorded."""
@@ -202,6 +212,10 @@ class Tape:
     def record_function(self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Call a torch function for the script, and record it if gradients flow through it."""
         name = getattr(function, "__name__", "")
+        if name == "__get__" and function == DATA:
+            self._expose(args[0])
+        elif self._moved is not None and torch.is_grad_enabled():  # without modules, updates by hand are seen here
+            self._notice_writes()
         if not torch.is_grad_enabled() or name in NOT_RECORDED:
             return function(*args, **kwargs)
         given = tensors_in((args, kwargs))
@@ -317,6 +331,8 @@ class Tape:
                     action.reaches = frozenset(map(id, changed))
                 for parameter in changed:
                     self._mark_gradient(parameter)
+                if self.ends is None:
+                    self._end_step_by_hand()
             return result
 
         return backward
@@ -473,10 +489,24 @@ class Tape:
         self._called.clear()
         self._on_step()
 
-    def note_update_by_hand(self, rate: float) -> None:
-        """Record that the script has moved its weights against their gradients itself, at this rate."""
-        self._known_weights = self.subject.weight_marks()
-        self._open[-1].append(Update(None, [{"lr": rate}]))
+    def _end_step_by_hand(self) -> None:
+        """Where the script updates weights itself, a step ends after backward; the update is seen when the next one begins."""
+        weights = [one for optimizer in self.optimizers for one in _parameters(optimizer)]
+        self._moved = (
+            [one.detach().clone() for one in weights],
+            [None if one.grad is None else one.grad.detach().clone() for one in weights],
+        )
+        self._open[-1].append(Update(0, [{"lr": 0.0}]))
+        self.end_step()
+
+    def _expose(self, tensor: Tensor) -> None:
+        """The script takes `.data` of a tensor, and may write to it."""
+        if (name := self.subject.name_of(tensor)) is not None:
+            self._exposed.add(name)
+        else:
+            for parameter in self.subject.parameters():
+                if parameter.grad is tensor:
+                    self._known_gradients[id(parameter)] = (-1, -1)
 
     def _number(self, optimizer: Any) -> int | None:
         return next((number for number, one in enumerate(self.optimizers) if one is optimizer), None)
@@ -516,12 +546,19 @@ class Tape:
     def _notice_writes(self) -> None:
         """Record weights that the script has written besides the optimiser, such as clipped or averaged ones."""
         marks = self.subject.weight_marks()
-        if marks != self._known_weights:
+        if self._moved is not None:
+            before, gradients = self._moved
+            weights = [one for optimizer in self.optimizers for one in _parameters(optimizer)]
+            self.rates.append(rate_of(before, gradients, [one.detach() for one in weights]))
+            self._exposed |= set(marks)
+            self._moved = None
+        if marks != self._known_weights or self._exposed:
             values = {
                 name: self.subject.tensor(name).detach().clone()
                 for name, mark in marks.items()
-                if mark != self._known_weights.get(name)
+                if mark != self._known_weights.get(name) or name in self._exposed
             }
+            self._exposed = set()
             self._open[-1].append(Overwrite(values))
             self._step.overwritten = True
             self._known_weights = marks

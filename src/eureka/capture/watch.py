@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from eureka.capture.by_hand import HandSuspicion, UpdatesByHand
 from eureka.capture.lines import Line, name_in_script, user_line
 from eureka.curves.online import Event, OnlineDetector
 
@@ -29,8 +30,9 @@ LATE_READS = 64
 """Losses on an accelerator that may wait to be read, so that reading them never waits for the device."""
 NAMED_BACKWARDS = 20
 """Backwards whose loss is looked up by its name in the script; later ones are the same."""
-BY_HAND = 3
-"""Backwards in a row without a step of any optimiser after which weights are taken to be updated by hand."""
+BY_HAND, LOOKED_FOR_HAND = 3, 100
+"""From how many backwards, and up to how many, without a step of any optimiser it is asked whether weights change all the same.
+"""
 
 
 @dataclass
@@ -104,7 +106,9 @@ class Watch:
         self.compiled_functions: list[str] = []
         self.unstepped = 0
         """backwards since an optimiser has stepped"""
-        self.on_backward: Callable[[Tensor], None] | None = None
+        self.hand: UpdatesByHand | None = None
+        """what stands for the script's own updates, if it has no optimiser"""
+        self._suspicion: HandSuspicion | None = None
         self.tape: Tape | None = None
         """what records, if anything does: optimisers must not get hooks while theirs run, so it is told by the ones here"""
         self.off = False
@@ -163,13 +167,27 @@ class Watch:
                 self._last_root = weakref.ref(roots[0]) if roots and isinstance(roots[0], Tensor) else None
                 if self.backwards <= NAMED_BACKWARDS:
                     self._last_name = name_in_script(roots[0]) if roots else ""
-                if self.on_backward is not None and roots:
+                if self.hand is not None or (self.unstepped >= BY_HAND and not self.watched):
+                    by_hand = self._is_by_hand(roots)
                     result = original(tensors, *args, **kwargs)
-                    self.on_backward(roots[0])
+                    if by_hand and self.hand is not None:
+                        self._add_step(self.hand)
                     return result
             return original(tensors, *args, **kwargs)
 
         return backward
+
+    def _is_by_hand(self, roots: Sequence[Any]) -> bool:
+        """Return whether the script updates its weights itself; asked before backward has freed the graph."""
+        if self.hand is not None or not roots or not isinstance(roots[0], Tensor):
+            return self.hand is not None
+        if self._suspicion is not None and self._suspicion.holds(roots[0]):
+            with self.paused():
+                self.hand = UpdatesByHand(self._suspicion.weights)
+            return True
+        if self.unstepped < LOOKED_FOR_HAND:
+            self._suspicion = HandSuspicion(roots[0])
+        return False
 
     def _scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -221,7 +239,10 @@ class Watch:
         watched.loss_name = watched.loss_name or getattr(self, "_last_name", "")
         watched.steps += 1
         watched.round = self.backwards
-        self.unstepped = 0
+        if optimizer is self.hand:
+            watched.kind = "updates by hand"
+        else:
+            self.unstepped = 0
         if self._losses:
             inside = self._losses[self._before :]
             # LBFGS computes the loss several times in a step: the first is that of the weights before it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,6 +61,8 @@ class Case:
     step: Step | None
     assumed: tuple[str, ...] = ()
     """what was not given and had to be assumed, a sentence each"""
+    source_rows: float = math.inf
+    """how many rows there are to draw batches from: rows that repeat although there are more are a fault"""
 
     def fork(self) -> Fork:
         """Copies of the model and its optimiser, as they are now."""
@@ -122,7 +125,8 @@ def copied_hooks(hooks: Mapping[int, Any]) -> list[Any]:
 
 
 def make_case(
-    model: nn.Module, batches: Iterable[Any], *, loss: Loss | None, optimizer: Optimizer | None, step: Step | None, most: int
+    model: nn.Module, batches: Iterable[Any], *, loss: Loss | None, optimizer: Optimizer | None, step: Step | None, most: int,
+    source_rows: float = math.inf,
 ) -> Case:
     """Check what was given, and take the first `most` batches."""
     if not isinstance(model, nn.Module):
@@ -140,7 +144,7 @@ def make_case(
         optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
         assumed = ("No optimizer was given: AdamW at 1e-3 is assumed, and nothing is said about yours.",)
     return Case(
-        model=model, batches=take(batches, most), optimizer=optimizer, loss=loss, step=step, assumed=assumed
+        model=model, batches=take(batches, most), optimizer=optimizer, loss=loss, step=step, assumed=assumed, source_rows=source_rows
     )  # fmt: skip
 
 

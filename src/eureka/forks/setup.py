@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ class Setup:
     adopt: Callable[[], Callable[[], None]] | None = None
     """makes a trainer that has no optimiser yet train with this one; returns what takes that back"""
 
+    source_rows: float = math.inf
+    """how many rows the batches are drawn from; 0 if that is not known"""
     forgets: str = ""
     """what a trainer forgets of a remedy that is applied, in a sentence"""
     rate_by_hand: str = ""

@@ -123,6 +123,8 @@ def _repeated(exam: Exam) -> Iterator[Finding]:
     again = 1 - len(counts) / total
     alone = len(batches) > 1 and len({tuple(_rows(batch)) for batch in batches}) == 1
     evenly = len(counts) > FEW and (alone or np.var(list(counts.values())) <= EVEN * total / len(counts))
+    if len(counts) >= MOSTLY * exam.case.source_rows:  # a small set is seen again and again, as it must be
+        return
     if again < OFTEN or (not alone and len(counts) >= MOSTLY * _possible(exam)):
         return
     what = "every batch is the same batch" if alone else f"{percent(again, 0)} of the rows have occurred before"
