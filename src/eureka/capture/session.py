@@ -513,10 +513,8 @@ class Session:
         if own is self.watch.hand:
             weights = [one for group in own.param_groups for one in group["params"]]
             rate, left = median(rate for rate, _ in tape.rates[1:]), max(left for _, left in tape.rates[1:])
-            exact = (
-                "" if left < BY_HAND_EXACT else f", which leaves up to {left:.0%} of their move unexplained (momentum, decay?)"
-            )
-            note = f"The script updates its weights itself, without an optimiser: as SGD at {rate:.3g}, read off their change{exact}."
+            rest = "" if left < BY_HAND_EXACT else f", which leaves up to {left:.0%} of it unexplained (momentum, decay?)"
+            note = f"The script updates its weights itself: as SGD at {rate:.3g} would, a rate read off their change{rest}."
             return SGD(weights, lr=rate), (note,)
         if len(numbers) > 1:
             return Joined(*(tape.optimizers[number] for number in numbers)), ()

@@ -109,6 +109,7 @@ class Tape:
         """Begin to record; called between two steps."""
         self._undo.enter_context(_replaced(nn.Module, "__call__", self._module_call(nn.Module.__call__)))
         self._undo.enter_context(_replaced(torch.autograd, "backward", self._backward(torch.autograd.backward)))
+        self._undo.enter_context(_replaced(Tensor, "backward", self._tensor_backward(Tensor.backward)))
         self._undo.enter_context(_replaced(torch.autograd, "grad", self._grad(torch.autograd.grad)))
         self._undo.enter_context(_replaced(Optimizer, "zero_grad", self._zero_grad(Optimizer.zero_grad)))
         self._undo.enter_context(_replaced(torch.amp.GradScaler, "scale", self._scale(torch.amp.GradScaler.scale)))
@@ -214,8 +215,7 @@ class Tape:
         name = getattr(function, "__name__", "")
         if name == "__get__" and function == DATA:
             self._expose(args[0])
-        elif self._moved is not None and torch.is_grad_enabled():  # without modules, updates by hand are seen here
-            self._notice_writes()
+            return function(*args, **kwargs)
         if not torch.is_grad_enabled() or name in NOT_RECORDED:
             return function(*args, **kwargs)
         given = tensors_in((args, kwargs))
@@ -229,6 +229,8 @@ class Tape:
         outputs = tensors_in(result) if not in_place or result is not None else [given[0]]
         if self.problem or not any(one.requires_grad for one in outputs):
             return result
+        if self._moved is not None or self._exposed:  # what was written since then is in force from here on
+            self._notice_writes()
         if not in_place:
             encoded = self._encode_call(function, args, kwargs)
         written = _storage(given[0]) if in_place else None
@@ -334,6 +336,20 @@ class Tape:
                 if self.ends is None:
                     self._end_step_by_hand()
             return result
+
+        return backward
+
+    def _tensor_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`loss.backward()` would call us from inside of our own mode, where the mode cannot be switched."""
+
+        @functools.wraps(original)
+        def backward(
+            tensor: Tensor, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+        ) -> None:
+            if self.is_recording():
+                torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+            else:
+                original(tensor, gradient, retain_graph, create_graph, inputs)
 
         return backward
 

@@ -144,7 +144,8 @@ def make_case(
         optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
         assumed = ("No optimizer was given: AdamW at 1e-3 is assumed, and nothing is said about yours.",)
     return Case(
-        model=model, batches=take(batches, most), optimizer=optimizer, loss=loss, step=step, assumed=assumed, source_rows=source_rows
+        model=model, batches=take(batches, most), optimizer=optimizer, loss=loss, step=step, assumed=assumed,
+        source_rows=source_rows,
     )  # fmt: skip
 
 
