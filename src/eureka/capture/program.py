@@ -609,7 +609,7 @@ def program_of(batch: Any) -> Program:
 
 
 def slice_of(
-    step: TapedStep, numbers: Sequence[int], trained: Mapping[int, str], writers: Callable[[nn.Module], bool]
+    step: TapedStep, numbers: Sequence[int], trained: Mapping[int, str], writers: Callable[[nn.Module], bool], *, whole: bool
 ) -> Program:
     """Return the part of a step that ends in these optimisers' updates.
 
@@ -621,6 +621,7 @@ def slice_of(
         numbers: of the optimisers
         trained: the names of their parameters, by id
         writers: whether a module is part of the model, so that calls which change its buffers belong to the step
+        whole: keep every backward, for steps of which none reaches these optimisers' parameters
     """
     names, dropped = set(trained.values()), set[str]()
     kept: list[Any] = []
@@ -645,7 +646,7 @@ def slice_of(
             if action.optimizer in numbers:
                 kept.append(action)
         elif isinstance(action, Backward):
-            if {trained[one] for one in action.reaches if one in trained} - dropped:
+            if whole or {trained[one] for one in action.reaches if one in trained} - dropped:
                 kept.append(action)
         elif isinstance(action, Call):
             kept.append(action)

@@ -266,6 +266,7 @@ class ExperimentStage(Stage):
         self._names = {id(one): name for name, one in live.named_parameters(remove_duplicate=False)}
         # What the others share with the model, they share with its copy.
         mine, copies = dict(live.named_modules()), dict(model.named_modules())
+        self._parameters = dict(model.named_parameters(remove_duplicate=False))  # plain tensors among them
         self._memo: dict[int, Any] = {id(one): copies[name] for name, one in mine.items() if name in copies}
         tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
         for name, one in [*live.named_parameters(remove_duplicate=False), *live.named_buffers(remove_duplicate=False)]:
@@ -292,7 +293,7 @@ class ExperimentStage(Stage):
         live = self.subject.tensor(name)
         own = self._names.get(id(live))
         if own is not None:
-            return self.model.get_parameter(own)
+            return self._parameters[own]
         copied: Tensor = copy.deepcopy(live, self._memo)
         return copied
 
@@ -303,7 +304,7 @@ class ExperimentStage(Stage):
 def programs(
     steps: Sequence[TapedStep], subject: Subject, model: nn.Module, numbers: Sequence[int], optimizers: Sequence[Optimizer]
 ) -> list[tuple[TapedStep, Program]]:
-    """Return what each step does for these optimisers."""
+    """Return what each step does for these optimisers; steps whose losses do not reach them are left out, unless all do not."""
     trained = {}
     for number in numbers:
         for group in optimizers[number].param_groups:
@@ -311,4 +312,11 @@ def programs(
                 if (name := subject.name_of(one)) is not None:
                     trained[id(one)] = name
     inside = {id(one) for one in model.modules()}
-    return [(step, slice_of(step, numbers, trained, lambda module: id(bare(module)) in inside)) for step in steps]
+    for whole in (False, True):
+        found = [
+            (step, slice_of(step, numbers, trained, lambda module: id(bare(module)) in inside, whole=whole)) for step in steps
+        ]
+        found = [(step, program) for step, program in found if program.losses]
+        if found:
+            break
+    return found

@@ -467,14 +467,18 @@ class Session:
         path = subject.smallest(trained, called)
         step = TapedTraining(subject, path)
         steps = programs(tape.steps, subject, step.model, numbers, optimizers)
-        steps = [(one, program) for one, program in steps if program.losses]
-        if not steps:
-            raise CaptureError("the loss of the taped steps reaches no parameter of the optimiser.")
         own, notes = self._own_optimizer(tape, numbers)
         warm, notes = (own, notes) if len(numbers) > 1 or notes else warmed_up(own)
         notes = (
             *notes,
-            *filter(None, [proof.note, _overwritten(tape), by_hand and f"{by_hand[0].upper()}{by_hand[1:]}: not replayed."]),
+            *filter(
+                None,
+                [
+                    proof.note,
+                    "" if own is self.watch.hand or tape.rates else _overwritten(tape),
+                    by_hand and f"{by_hand[0].upper()}{by_hand[1:]}: not replayed.",
+                ],
+            ),
         )
         if not proof.step_exact and not by_hand:
             notes = (
