@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
 import time
 from collections.abc import Callable
@@ -13,13 +11,13 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import nn
 from torch.optim import SGD, Optimizer
-from torch.utils.data import DataLoader
 
 from eureka.capture.lines import Line
 from eureka.capture.program import ReplayError, TapedStep
 from eureka.capture.prove import CopyStage, Proof, TapedTraining, programs, prove
 from eureka.capture.ranks import Ranks, RanksError
 from eureka.capture.script import StopScript
+from eureka.capture.source import source_rows
 from eureka.capture.subject import Subject, bare, refuse_kind, size_in_bytes
 from eureka.capture.tape import Tape
 from eureka.capture.watch import Watch, Watched
@@ -469,17 +467,9 @@ class Session:
         steps = programs(tape.steps, subject, step.model, numbers, optimizers)
         own, notes = self._own_optimizer(tape, numbers)
         warm, notes = (own, notes) if len(numbers) > 1 or notes else warmed_up(own)
-        notes = (
-            *notes,
-            *filter(
-                None,
-                [
-                    proof.note,
-                    "" if own is self.watch.hand or tape.rates else _overwritten(tape),
-                    by_hand and f"{by_hand[0].upper()}{by_hand[1:]}: not replayed.",
-                ],
-            ),
-        )
+        written = "" if tape.rates else _overwritten(tape)
+        changed = f"{by_hand[0].upper()}{by_hand[1:]}; experiments leave that out." if by_hand else ""
+        notes = (*notes, *filter(None, [proof.note, written, changed]))
         if not proof.step_exact and not by_hand:
             notes = (
                 *notes,
@@ -494,7 +484,7 @@ class Session:
             log=[loss for _, loss in curve] if len(curve) > 1 else None,
             notes=notes,
             own_optimizer=None if warm is own else own,
-            source_rows=_source_rows(),
+            source_rows=source_rows([*tape.steps[0].data.values()]),
         )
         return Captured(
             setup=setup,
@@ -552,16 +542,6 @@ class _Window(NamedTuple):
 def _first_line(error: Exception) -> str:
     text = (str(error) if isinstance(error, EurekaError) else f"{type(error).__name__}: {error}").strip()
     return text.splitlines()[0] if text else type(error).__name__
-
-
-def _source_rows() -> float:
-    """Return the rows of the largest data set that a DataLoader reads from; 0 if there is none, or none that tells its length."""
-    found = 0
-    for one in gc.get_objects():
-        if issubclass(type(one), DataLoader):
-            with contextlib.suppress(Exception):  # a data set of the user's may fail to tell its length
-                found = max(found, len(one.dataset))
-    return float(found)
 
 
 def _overwritten(tape: Tape) -> str:

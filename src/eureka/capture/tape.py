@@ -14,7 +14,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -178,28 +178,43 @@ class Tape:
 
         return call
 
+    def _guard(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of ours; a fault of it ends the recording, not the user's run."""
+        if self.problem:
+            return None
+        try:
+            return function(*args)
+        except Exception as error:
+            return self._fail(f"the recording failed with {type(error).__name__}: {error}{at_line()}")
+
     def _record_module(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        self._notice_writes()
-        graded, randomness, environment = torch.is_grad_enabled(), Randomness.now(whole=True), self._environment()
-        buffers = {id(one): one._version for one in module.buffers()}
-        if graded:  # before the call, which may write into its arguments
-            encoded = self._encode_call(module, args, kwargs)
+        before = self._guard(self._before_module, module, args, kwargs)
         result = self._plain_call(module, *args, **kwargs)
-        outputs = tensors_in(result)
+        self._guard(self._after_module, module, args, kwargs, before, result)
+        return result
+
+    def _before_module(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> _Before:
+        self._notice_writes()
+        # The call may write into its arguments, so they are copied first; without gradient it is rarely kept.
+        encoded = self._encode_call(module, args, kwargs) if torch.is_grad_enabled() else None
+        buffers = {id(one): one._version for one in module.buffers()}
+        return _Before(Randomness.now(whole=True), self._environment(), encoded, buffers)
+
+    def _after_module(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any], before: _Before, result: Any) -> None:
+        outputs, graded = tensors_in(result), torch.is_grad_enabled()
         computes = graded and any(one.requires_grad for one in outputs)
-        writes = self.subject.holds(bare(module)) and any(one._version != buffers.get(id(one)) for one in module.buffers())
-        if self.problem or not (computes or writes):
-            return result
-        if not graded:
-            encoded = self._encode_call(module, args, kwargs)
+        held = self.subject.holds(bare(module))
+        writes = held and any(one._version != before.buffers.get(id(one)) for one in module.buffers())
+        if not (computes or writes):
+            return
         line = user_line()
-        if computes and self.model_line is None and self.subject.holds(bare(module)):
+        if computes and self.model_line is None and held:
             self.model_line = line
         call = Call(
             module,
-            *encoded,
-            environment=environment,
-            randomness=randomness,
+            *(before.encoded or self._encode_call(module, args, kwargs)),
+            environment=before.environment,
+            randomness=before.randomness,
             graded=graded,
             writes=writes,
             outputs=len(outputs),
@@ -208,46 +223,51 @@ class Tape:
         )
         self._append_call(call, outputs)
         self._called.append(call)
-        return result
 
     def record_function(self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Call a torch function for the script, and record it if gradients flow through it."""
+        before = self._guard(self._before_function, function, args, kwargs)
+        result = function(*args, **kwargs)
+        if before is not None:
+            self._guard(self._after_function, function, args, kwargs, before, result)
+        return result
+
+    def _before_function(self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> _Before | None:
+        """Return what has to be known from before a call; nothing if no gradient can flow through it."""
         name = getattr(function, "__name__", "")
         if name == "__get__" and function == DATA:
-            self._expose(args[0])
-            return function(*args, **kwargs)
+            return self._expose(args[0])
         if not torch.is_grad_enabled() or name in NOT_RECORDED:
-            return function(*args, **kwargs)
+            return None
         given = tensors_in((args, kwargs))
-        in_place = _writes_in_place(name, kwargs)
         if not any(one.requires_grad for one in given):
-            return function(*args, **kwargs)
-        randomness, environment = Randomness.now(), self._environment()
-        if in_place:  # it may change its arguments
-            encoded = self._encode_call(function, args, kwargs)
-        result = function(*args, **kwargs)
-        outputs = tensors_in(result) if not in_place or result is not None else [given[0]]
-        if self.problem or not any(one.requires_grad for one in outputs):
-            return result
+            return None
+        in_place = given[0] if _writes_in_place(name, kwargs) else None
+        encoded = None if in_place is None else self._encode_call(function, args, kwargs)  # it may change its arguments
+        return _Before(Randomness.now(), self._environment(), encoded, {}, in_place)
+
+    def _after_function(
+        self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], before: _Before, result: Any
+    ) -> None:
+        in_place = before.in_place is not None
+        outputs = tensors_in(result) if not in_place or result is not None else [before.in_place]
+        if not any(one.requires_grad for one in outputs):
+            return
         if self._moved is not None or self._exposed:  # what was written since then is in force from here on
             self._notice_writes()
-        if not in_place:
-            encoded = self._encode_call(function, args, kwargs)
-        written = _storage(given[0]) if in_place else None
         call = Call(
             function,
-            *encoded,
-            environment=environment,
-            randomness=randomness,
+            *(before.encoded or self._encode_call(function, args, kwargs)),
+            environment=before.environment,
+            randomness=before.randomness,
             graded=True,
             writes=False,
             outputs=len(outputs),
             line=None,
-            written=written,
+            written=None if before.in_place is None else _storage(before.in_place),
             in_place=in_place and result is None,
         )
         self._append_call(call, outputs)
-        return result
 
     def _append_call(self, call: Call, outputs: Sequence[Tensor]) -> None:
         call.storages = frozenset(storage for one in outputs if (storage := _storage(one)) is not None)
@@ -325,19 +345,21 @@ class Tape:
             if not self.is_recording():
                 return original(tensors, grad_tensors, *args, **kwargs)
             with self._paused():
-                self._record_backward(tensors, grad_tensors, *args, **kwargs)
+                self._guard(lambda: self._record_backward(tensors, grad_tensors, *args, **kwargs))
                 result = original(tensors, grad_tensors, *args, **kwargs)
-                parameters = self.subject.parameters()
-                changed = [one for one in parameters if self._gradient_mark(one) != self._known_gradients.get(id(one))]
-                if self._open[-1] and isinstance(action := self._open[-1][-1], Backward):
-                    action.reaches = frozenset(map(id, changed))
-                for parameter in changed:
-                    self._mark_gradient(parameter)
+                self._guard(self._after_backward)
                 if self.ends is None:
                     self._end_step_by_hand()
             return result
 
         return backward
+
+    def _after_backward(self) -> None:
+        changed = [one for one in self.subject.parameters() if self._gradient_mark(one) != self._known_gradients.get(id(one))]
+        if self._open[-1] and isinstance(action := self._open[-1][-1], Backward):
+            action.reaches = frozenset(map(id, changed))
+        for parameter in changed:
+            self._mark_gradient(parameter)
 
     def _tensor_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`loss.backward()` would call us from inside of our own mode, where the mode cannot be switched."""
@@ -395,7 +417,7 @@ class Tape:
             with self._paused():
                 original(optimizer, set_to_none=set_to_none)
                 if recording:
-                    self._notice_gradients()
+                    self._guard(self._notice_gradients)
 
         return zero_grad
 
@@ -416,13 +438,13 @@ class Tape:
             recording = self.is_recording() and scaler.is_enabled()
             with self._paused():
                 if recording:
-                    self._notice_gradients()
+                    self._guard(self._notice_gradients)
                 result = original(scaler, optimizer)
                 if recording:
                     inner = getattr(optimizer, "optimizer", optimizer)
-                    self._open[-1].append(Unscale(self._number(inner), float(scaler.get_scale())))
-                    for parameter in _parameters(inner):
-                        self._mark_gradient(parameter)
+                    self._guard(
+                        self._append_gradient_event, Unscale(self._number(inner), float(scaler.get_scale())), _parameters(inner)
+                    )
             return result
 
         return unscale_
@@ -434,20 +456,25 @@ class Tape:
             if not self.is_recording():
                 return original(parameters, *args, **kwargs)
             with self._paused():
-                self._notice_gradients()
+                self._guard(self._notice_gradients)
                 names = [self.subject.name_of(one) for one in parameters]
                 result = original(parameters, *args, **kwargs)
-                self._open[-1].append(
-                    Clip(original.__name__, tuple(name for name in names if name is not None), args, dict(kwargs))
-                )
-                for parameter in parameters:
-                    self._mark_gradient(parameter)
+                clip = Clip(original.__name__, tuple(name for name in names if name is not None), args, dict(kwargs))
+                self._guard(self._append_gradient_event, clip, parameters)
             return result
 
         return clip
 
+    def _append_gradient_event(self, event: Any, parameters: Sequence[Tensor]) -> None:
+        self._open[-1].append(event)
+        for parameter in parameters:
+            self._mark_gradient(parameter)
+
     def before_update(self, optimizer: Optimizer, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Record that an optimiser begins its step; what it returns takes the place of the arguments."""
+        return self._guard(self._before_update, optimizer, args, kwargs)
+
+    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if not self.is_recording() or (number := self._number(optimizer)) is None:
             return None
         self._deactivate()
@@ -490,13 +517,14 @@ class Tape:
         self._known_weights = self.subject.weight_marks()
         for parameter in _parameters(optimizer):
             self._mark_gradient(parameter)
-        self._activate()
+        if not self._stopped:
+            self._activate()
         if optimizer is self.ends:
             self.end_step()
 
     def end_step(self) -> None:
         """Close the step that is recorded, and begin the next."""
-        if reason := self._step.close(self.subject.holds):
+        if reason := self._guard(self._step.close, self.subject.holds):
             self._fail(reason)
         self.steps.append(self._step)
         self._step = TapedStep()
@@ -578,6 +606,16 @@ class Tape:
             self._open[-1].append(Overwrite(values))
             self._step.overwritten = True
             self._known_weights = marks
+
+
+class _Before(NamedTuple):
+    """What has to be known of a call from before it was made."""
+
+    randomness: Randomness
+    environment: Environment
+    encoded: tuple[Any, Any] | None
+    buffers: dict[int, int]
+    in_place: Tensor | None = None
 
 
 class _Listener(TorchFunctionMode):

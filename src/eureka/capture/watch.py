@@ -167,7 +167,8 @@ class Watch:
                 self._last_root = weakref.ref(roots[0]) if roots and isinstance(roots[0], Tensor) else None
                 if self.backwards <= NAMED_BACKWARDS:
                     self._last_name = name_in_script(roots[0]) if roots else ""
-                if self.hand is not None or (self.unstepped >= BY_HAND and not self.watched):
+                looks_by_hand = self.unstepped >= BY_HAND and not self.watched and not self._depth  # in no optimiser's step
+                if self.hand is not None or looks_by_hand:
                     by_hand = self._is_by_hand(roots)
                     result = original(tensors, *args, **kwargs)
                     if by_hand and self.hand is not None:
