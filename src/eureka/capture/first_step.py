@@ -103,7 +103,7 @@ def forbid_side_effects(scratch: Path) -> None:
             path = str(Path(f"/proc/self/fd/{folder}").readlink() / path)
         path = os.path.realpath(path)
         if path != os.devnull and not path.startswith(folders):
-            raise PermissionError(f"eureka tries an edit: nothing may change {path}")
+            raise PermissionError(f"eureka tries a change: nothing may write to {path}")
 
     def check(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
@@ -116,9 +116,9 @@ def forbid_side_effects(scratch: Path) -> None:
             for path, folder in PATHS_OF_EVENT[event]:  # indices
                 check_path(arguments[path], None if folder is None else arguments[folder])
         elif event in PROGRAM_EVENTS:
-            raise PermissionError(f"eureka tries an edit: no program is started ({event})")
+            raise PermissionError(f"eureka tries a change: no program is started ({event})")
         elif event in ADDRESS_EVENTS and not is_of_multiprocessing(arguments[1]):
-            raise PermissionError(f"eureka tries an edit: no connection is made ({event})")
+            raise PermissionError(f"eureka tries a change: no connection is made ({event})")
 
     def is_of_multiprocessing(address: Any) -> bool:
         """Tell the sockets by which the workers of a DataLoader hand tensors over."""
@@ -131,7 +131,7 @@ def forbid_side_effects(scratch: Path) -> None:
     import _posixsubprocess  # multiprocessing's "spawn" starts Python by it, and no audit event says so
 
     def refuse(*_: Any) -> int:
-        raise PermissionError("eureka tries an edit: no program is started")
+        raise PermissionError("eureka tries a change: no program is started")
 
     _posixsubprocess.fork_exec = refuse
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import nn
 from torch.optim import SGD, Optimizer
 
+from eureka.capture.fork import RATES, Forked, fork_arms, warning, why_not
 from eureka.capture.lines import Line
 from eureka.capture.program import ReplayError, TapedStep
 from eureka.capture.prove import CopyStage, Proof, TapedTraining, programs, prove
@@ -145,6 +146,7 @@ class Session:
         refused: called with a sentence where the run cannot be captured
         steps: how many are taped
         optimizer: the number of the optimiser to look at, from 1; the one with most parameters by default
+        forked: called with what forks of the process came to; if it is given, they are made in the place of a tape
     """
 
     def __init__(
@@ -155,10 +157,12 @@ class Session:
         *,
         steps: int = TAPED_STEPS,
         optimizer: int | None = None,
+        forked: Callable[[Forked], None] | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.when, self.examine, self.refused, self.steps, self.wanted = when, examine, refused, steps, optimizer
         self.say = say or (lambda text: None)
+        self.forked = forked
         self.watch = Watch(self._on_step)
         self.asked = False
         self.done = False
@@ -228,7 +232,7 @@ class Session:
 
     def _on_step(self, watched: Watched) -> None:
         if self.done or self.tape is not None:
-            return
+            return None
         if watched.steps == 1 and not self._refused_kind:
             optimizer = watched.optimizer
             if why := refuse_kind(
@@ -236,21 +240,36 @@ class Session:
             ):
                 self._refused_kind = self.done = True
                 self.refused(f"this run cannot be captured: {why} It goes on as it is.", goes_on=True)
-                return
+                return None
         main = self.main
         if main is not watched:
-            return
+            return None
         if self._failed is not None:  # here; the other ranks tape, and learn of it when they have
             if watched.steps >= self._failed[0]:
                 self._finish(None, self._failed[1], went_on=False)
-            return
+            return None
         if not (why := self._why_now(watched)):
             if self._ranks is None and self._window_is_due(watched):
                 self._begin_window(watched)
-            return
+            return None
         self._reason = why
+        if self.forked is not None:
+            return self._fork(watched, self.forked)
         self.say(f"step {watched.steps:,}: {self._reason}; the next {plural(self.steps, 'step')} are taped.")
-        self._begin(watched)
+        return self._begin(watched)
+
+    def _fork(self, main: Watched, report: Callable[[Forked], None]) -> None:
+        self.done = True
+        why = "a group of processes cannot be forked." if self._ranks is not None else why_not()
+        if why:
+            return self._refuse(why)
+        self.say(f"step {main.steps:,}: {self._reason}; the script's loop goes on in {1 + len(RATES)} forks. {warning()}")
+        with kept_random_state():
+            forked = fork_arms(self.watch, main)
+        if forked is None:
+            return None  # this is a fork
+        self.examined = True
+        return report(forked)
 
     def _why_now(self, watched: Watched) -> str:
         """Return why the next steps are to be taped, or nothing."""

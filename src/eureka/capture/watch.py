@@ -132,6 +132,10 @@ class Watch:
     def stop(self) -> None:
         self._undo.close()
 
+    def become(self, on_step: Callable[[Watched], None]) -> None:
+        """Watch on in a process that was forked from this one."""
+        self._process, self._thread, self._on_step = os.getpid(), threading.get_ident(), on_step
+
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Inside, what trains is not the script."""

@@ -15,6 +15,7 @@ from eureka.cli.script import (
     DEFAULT_BUDGET,
     SCRIPT_ARGUMENTS,
     AfterOption,
+    ForkOption,
     ModuleOption,
     OptimizerOption,
     ThenOption,
@@ -75,6 +76,7 @@ def diagnose(
     then: ThenOption = "stop",
     optimizer: OptimizerOption = None,
     race: Annotated[bool, typer.Option("--race", help="Of a script: race the remedies, too, on the same steps.")] = False,
+    fork: ForkOption = False,
     budget: TrialBudgetOption = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="PAGE", help="Write the diagnosis as a page, too.")] = None,
     json: JsonOption = False,
@@ -98,6 +100,7 @@ def diagnose(
             html=html,
             json=json,
             race=race,
+            fork=fork,
         )
         raise typer.Exit(run_script(request))
     if what is None:
@@ -107,6 +110,7 @@ def diagnose(
         "--after": after,
         "--optimizer": optimizer,
         "--race": race or None,
+        "--fork": fork or None,
         "--then": None if then == "stop" else then,
     }
     refuse_script_options(what, given)

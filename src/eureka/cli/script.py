@@ -24,6 +24,7 @@ from eureka.files import check_folder
 from eureka.formats import duration, listing, plural
 
 if TYPE_CHECKING:
+    from eureka.capture.fork import Forked
     from eureka.capture.script import Script
     from eureka.capture.session import Captured, Session, When
     from eureka.doctor.finding import Diagnosis
@@ -37,6 +38,13 @@ NO_STEP_SECONDS = 600.0
 EDIT_SHARE, EDIT_SECONDS = 0.25, 60.0
 """How much of the budget, and how long at most, it may take to find the line that sets a rate."""
 
+ForkOption = Annotated[
+    bool,
+    typer.Option(
+        "--fork",
+        help="Of a script whose steps cannot be replayed, on a CPU: fork the process and let its own loop go on at other rates.",
+    ),
+]
 ModuleOption = Annotated[
     str | None, typer.Option("-m", "--module", metavar="MODULE", help="Run a module as the script, as python -m does.")
 ]
@@ -114,6 +122,7 @@ class ScriptRequest:
     when: When
     then: Literal["stop", "go"]
     optimizer: int | None = None
+    fork: bool = False
     budget: Budget = DEFAULT_BUDGET
     html: Path | None = None
     json: bool = False
@@ -172,7 +181,14 @@ def run_script(request: ScriptRequest) -> int:
 
     with _own_output(request.json) as output:
         examination = _Examination(request, output)
-        session = Session(request.when, examination.examine, examination.refuse, optimizer=request.optimizer, say=say)
+        session = Session(
+            request.when,
+            examination.examine,
+            examination.refuse,
+            optimizer=request.optimizer,
+            forked=examination.tell_forked if request.fork else None,
+            say=say,
+        )
         name = request.script.title
         say(
             f"{name} is taken for a training script and run as it is; {_time_of(request.when)}, the next"
@@ -180,7 +196,10 @@ def run_script(request: ScriptRequest) -> int:
         )
         session.start()
         with _asked_by_signals(session.ask), _told_if_idle(session, request.when):
+            process = os.getpid()
             code = request.script.run()
+            if os.getpid() != process:
+                os._exit(code)  # a fork, of ours or of the script's: the rest is the parent's
             examination.ended = True
             session.end()
         return examination.exit_code(code, session)
@@ -247,6 +266,17 @@ class _Examination:
         if self.request.then == "stop" and not self.ended:
             say(f"the script is ended here, at step {captured.at_step:,}; --then go lets it go on.")
             raise StopScript(1 if self.failed else 0)
+
+    def tell_forked(self, forked: Forked) -> None:
+        """Report what forks of the process came to."""
+        from eureka.capture.script import StopScript
+
+        document = {"of": self.request.script.title, "forked": forked.to_json()}
+        self.output.write(as_json(document) if self.request.json else f"{forked}\n")
+        self.output.flush()
+        if self.request.then == "stop":
+            say("the script is ended here; --then go lets it go on.")
+            raise StopScript(0)
 
     def exit_code(self, code: int, session: Session) -> int:
         """Return that of the command: the script's own, unless what was asked for was not done."""
@@ -412,7 +442,7 @@ def _told_if_idle(session: Any, when: When) -> Iterator[None]:
             )
 
     timer = threading.Timer(seconds, tell)
-    timer.daemon = True
+    timer.daemon, timer.name = True, "eureka: has it made a step?"
 
     def end_timer() -> None:  # Python warns of a fork in a process of several threads
         timer.cancel()

@@ -125,7 +125,13 @@ def copied_hooks(hooks: Mapping[int, Any]) -> list[Any]:
 
 
 def make_case(
-    model: nn.Module, batches: Iterable[Any], *, loss: Loss | None, optimizer: Optimizer | None, step: Step | None, most: int,
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    loss: Loss | None,
+    optimizer: Optimizer | None,
+    step: Step | None,
+    most: int,
     source_rows: float = math.inf,
 ) -> Case:
     """Check what was given, and take the first `most` batches."""
