@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -32,6 +33,22 @@ FEW_STEPS = 8
 """How far a race goes."""
 ELSEWHERE = ("ray:", "/shared/")
 """A command with one of these needs a cluster: it is read by our command line, and not carried out."""
+EARLY = ("--at", "5")
+"""At which step a training script is looked at."""
+SCRIPT = """\
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+for step in range(200):
+    x = torch.randn(16, 8)
+    loss = torch.nn.functional.cross_entropy(model(x), x[:, :4].argmax(dim=1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+"""`train.py`, which takes any arguments."""
 OTHER_PROGRAMS = {"pip", "torchrun", "sbatch", "squeue", "make", "cd", "tensorboard", "mkdocs", "python"}
 """Programs that are not ours: the line is checked as shell."""
 
@@ -104,7 +121,7 @@ def _command(line: str) -> None:
     elif any(word in line for word in ELSEWHERE) or line in elsewhere_run():
         check_words(words)
     else:
-        code, told = run_eureka(reduced(words))
+        code, told = run_eureka(reduced(words)) if script_at(words) is None else run_script(reduced(words))
         assert code == 0, f"{line}: {told}"
 
 
@@ -131,8 +148,17 @@ def check_words(words: list[str]) -> None:
         command.make_context("eureka", list(words))
 
 
+def script_at(words: list[str]) -> int | None:
+    """Where the training script, or -m, is in a command; what follows is the script's."""
+    return next((place for place, word in enumerate(words) if word == "-m" or word.endswith(".py")), None)
+
+
 def reduced(words: list[str]) -> list[str]:
     """The same command, so small that it takes seconds."""
+    if (place := script_at(words)) is not None:
+        is_race = words[0] == "race"
+        own = [*EARLY, *(["--remedies", "rate_x10", "--steps", str(FEW_STEPS)] if is_race else ["--budget", "10s"])]
+        return [*words[:place], *own, *words[place:]]
     if words[0] in ("compare", "run"):
         words = words + [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
     if words[0] == "race":
@@ -140,7 +166,7 @@ def reduced(words: list[str]) -> list[str]:
     if words[0] == "race" and ":" not in words[1]:
         words = [word for word in words if word != "--remedies" and "," not in word] + ["--remedies", "rate_x10"]
     if words[0] == "diagnose" and ":" in words[1]:
-        words = [*words, "--budget", "2"]
+        words = [*words, "--budget", "2s"]
     if words[0] == "bench":
         words = [*words, "--help"]
     return words
@@ -168,6 +194,19 @@ def run_eureka(words: list[str]) -> tuple[int, str]:
         sys.argv = before
 
 
+def run_script(words: list[str]) -> tuple[int, str]:
+    """The exit code of a command that runs a training script, in a process of its own, and all that it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "eureka", *words], capture_output=True, text=True, timeout=300, env=own_state(Path.cwd())
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def own_state(folder: Path) -> dict[str, str]:
+    """An environment in which nothing is remembered outside of a folder."""
+    return os.environ | {"OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(folder / "state")}
+
+
 @contextlib.contextmanager
 def own_modules(folder: Path) -> Iterator[None]:
     """Modules that a page wrote are forgotten afterwards."""
@@ -187,3 +226,11 @@ def write_log(folder: Path) -> None:
     noise = np.random.default_rng(0).normal(0, 0.02, 1040)
     losses = np.r_[np.full(600, 2.0), np.linspace(2.0, 0.4, 40), np.full(400, 0.4)] + noise
     (folder / "loss.csv").write_text("step,loss\n" + "\n".join(f"{i},{loss:.5f}" for i, loss in enumerate(losses)) + "\n")
+
+
+def write_script(folder: Path) -> None:
+    """`train.py` and the module `my_package.train`, which pages take as given: a loop whose loss stands still."""
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "my_package").mkdir()
+    (folder / "my_package/__init__.py").touch()
+    (folder / "my_package/train.py").write_text(SCRIPT)

@@ -11,7 +11,18 @@ import pytest
 
 from benchmarks.pages.fix_cards import fix_card
 from eureka.attention.registry import FIXES
-from tests.pages import ROOT, Block, blocks, check_shell, check_words, inline_commands, own_modules, run_page, write_log
+from tests.pages import (
+    ROOT,
+    Block,
+    blocks,
+    check_shell,
+    check_words,
+    inline_commands,
+    own_modules,
+    run_page,
+    write_log,
+    write_script,
+)
 
 PAGES = sorted(
     path
@@ -42,6 +53,7 @@ SBATCH = {
 def test_every_block_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_log(tmp_path)
+    write_script(tmp_path)
     text = page.read_text(encoding="utf-8")
     with own_modules(tmp_path), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of Trainer and Lightning about this machine

@@ -141,6 +141,8 @@ def test_the_public_names_are_frozen_and_exist() -> None:
         "RequestError",
         "RunConfig",
         "RunResult",
+        "Setup",
+        "attach",
         "attend",
         "attention_to",
         "clear_start",

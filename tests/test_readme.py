@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import ROOT, blocks, check_shell, inline_commands, lines, reduced, write_log
+from tests.pages import ROOT, blocks, check_shell, inline_commands, lines, own_state, reduced, write_log, write_script
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -34,14 +33,13 @@ def commands() -> set[str]:
 
 def run_eureka(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     process = [sys.executable, "-m", "eureka", *reduced(shlex.split(command)[1:])]
-    return subprocess.run(
-        process, cwd=cwd, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
+    return subprocess.run(process, cwd=cwd, capture_output=True, text=True, timeout=300, env=own_state(cwd))
 
 
 @pytest.mark.parametrize("command", sorted(commands()))
 def test_every_command_of_the_readme_runs(command: str, tmp_path: Path) -> None:
     write_log(tmp_path)
+    write_script(tmp_path)
     (tmp_path / "my_module.py").write_text(STUCK)
     done = run_eureka(command, tmp_path)
     assert done.returncode == 0, done.stderr

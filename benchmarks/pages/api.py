@@ -8,7 +8,7 @@ import eureka
 
 GROUPS = {
     "Read a log": ("detect", "EurekaMoment", "find_plateaus", "read_log", "read_curve", "OnlineDetector"),
-    "Find out why": ("diagnose", "Diagnosis", "Finding", "race", "Race", "Remedy"),
+    "Find out why": ("diagnose", "attach", "Setup", "Diagnosis", "Finding", "race", "Race", "Remedy"),
     "Fix": ("patch", "clear_start", "ClearStart", "attend", "make_operator", "Operator"),
     "Look inside": ("AttentionProbe", "position_share", "attention_to", "induction_scores", "linear_probes"),
     "Train and report": ("recipe", "run_config", "RunConfig", "run", "RunResult", "write_report"),
