@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import nn
 from torch.optim import SGD, Optimizer
 
+from eureka.capture.effects import noticed_effects
 from eureka.capture.fork import RATES, Forked, fork_arms, warning, why_not
 from eureka.capture.lines import Line
 from eureka.capture.program import ReplayError, TapedStep
@@ -180,11 +182,22 @@ class Session:
         self._window_costs: list[float] = []
         self._window_began = 0.0
         self._wanted_steps = steps
+        self._effects: list[str] = []
         self._ranks: Ranks | None = None
         self._failed: tuple[int, str] | None = None
         """at which step the other ranks learn what is wrong here, and what it is"""
 
+    def _refuse_compiled_step(self, name: str) -> None:
+        if not self.done:
+            self.done = True
+            self.refused(
+                f"this run cannot be captured: {name} is compiled and makes the whole step, in which nothing can be seen; compile"
+                " the model instead, torch.compile(model). It goes on as it is.",
+                goes_on=True,
+            )
+
     def start(self) -> None:
+        self.watch.on_compiled_step = self._refuse_compiled_step
         self.watch.start()
 
     def stop(self) -> None:
@@ -235,9 +248,10 @@ class Session:
             return None
         if watched.steps == 1 and not self._refused_kind:
             optimizer = watched.optimizer
-            if why := refuse_kind(
-                (), [] if optimizer is None else [one for group in optimizer.param_groups for one in group["params"]]
-            ):
+            weights = [] if optimizer is None else [one for group in optimizer.param_groups for one in group["params"]]
+            distributed = {"deepspeed", "megatron", "torch.distributed.fsdp"} & sys.modules.keys()
+            modules = Subject(weights).root.modules() if distributed else ()  # it takes time to find them
+            if why := refuse_kind(modules, weights):
                 self._refused_kind = self.done = True
                 self.refused(f"this run cannot be captured: {why} It goes on as it is.", goes_on=True)
                 return None
@@ -458,7 +472,8 @@ class Session:
         assert self._start is not None
         begun = time.perf_counter()
         try:
-            proof = prove(tape.steps, self._start, subject, optimizers, went_on=went_on)
+            with noticed_effects() as self._effects:
+                proof = prove(tape.steps, self._start, subject, optimizers, went_on=went_on)
         except ReplayError as error:
             raise CaptureError(f"its steps cannot be replayed, as {error}.") from error
         return proof, (time.perf_counter() - begun) / len(tape.steps)
@@ -488,7 +503,7 @@ class Session:
         warm, notes = (own, notes) if len(numbers) > 1 or notes else warmed_up(own)
         written = "" if tape.rates else _overwritten(tape)
         changed = f"{by_hand[0].upper()}{by_hand[1:]}; experiments leave that out." if by_hand else ""
-        notes = (*notes, *filter(None, [proof.note, written, changed]))
+        notes = (*notes, *filter(None, [proof.note, written, changed, *self._effects]))
         if not proof.step_exact and not by_hand:
             notes = (
                 *notes,

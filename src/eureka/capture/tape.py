@@ -159,6 +159,8 @@ class Tape:
 
     def is_recording(self) -> bool:
         """Return whether what happens now, in this thread, is recorded."""
+        if torch.compiler.is_compiling():  # first, so that a compiler that traces through us sees nothing of ours
+            return False
         return self._active and not self.problem and threading.get_ident() == self._thread
 
     def _fail(self, reason: str) -> None:
@@ -404,20 +406,22 @@ class Tape:
 
         @functools.wraps(original)
         def grad(*args: Any, **kwargs: Any) -> Any:
-            recording = self.is_recording()
+            if not self.is_recording():
+                return original(*args, **kwargs)
             with self._paused():
-                return self.record_function(original, args, kwargs) if recording else original(*args, **kwargs)
+                return self.record_function(original, args, kwargs)
 
         return grad
 
     def _zero_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def zero_grad(optimizer: Optimizer, set_to_none: bool = True) -> None:
-            recording = self.is_recording()
+            if not self.is_recording():
+                original(optimizer, set_to_none=set_to_none)
+                return
             with self._paused():
                 original(optimizer, set_to_none=set_to_none)
-                if recording:
-                    self._guard(self._notice_gradients)
+                self._guard(self._notice_gradients)
 
         return zero_grad
 

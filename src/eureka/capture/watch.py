@@ -30,6 +30,8 @@ LATE_READS = 64
 """Losses on an accelerator that may wait to be read, so that reading them never waits for the device."""
 NAMED_BACKWARDS = 20
 """Backwards whose loss is looked up by its name in the script; later ones are the same."""
+LOOKED_AT = 3
+"""Calls of a compiled function in which it is looked whether weights change."""
 BY_HAND, LOOKED_FOR_HAND = 3, 100
 """From how many backwards, and up to how many, without a step of any optimiser it is asked whether weights change all the same.
 """
@@ -103,7 +105,8 @@ class Watch:
         self.watched: list[Watched] = []
         self.backwards = 0
         self.first_step_at: float | None = None
-        self.compiled_functions: list[str] = []
+        self.on_compiled_step: Callable[[str], None] = lambda name: None
+        """called with the name of a compiled function that has made a step unseen"""
         self.unstepped = 0
         """backwards since an optimiser has stepped"""
         self.hand: UpdatesByHand | None = None
@@ -128,6 +131,7 @@ class Watch:
         self._undo.enter_context(_wrapped(torch.autograd, "backward", self._backward))
         self._undo.enter_context(_wrapped(torch.amp.GradScaler, "scale", self._scale))
         self._undo.enter_context(_wrapped(Optimizer, "__init__", self._optimizer_made))
+        self._undo.enter_context(_wrapped(torch, "compile", self._compile))
 
     def stop(self) -> None:
         self._undo.close()
@@ -160,6 +164,8 @@ class Watch:
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():  # a compiler that traces through us shall see nothing of ours
+                return original(tensors, *args, **kwargs)
             if not self.off and self._is_here():
                 roots = [tensors] if isinstance(tensors, Tensor) else list(tensors) if isinstance(tensors, list | tuple) else []
                 for root in roots:
@@ -198,6 +204,8 @@ class Watch:
         @functools.wraps(original)
         def scale(scaler: Any, outputs: Any) -> Any:
             result = original(scaler, outputs)
+            if torch.compiler.is_compiling():
+                return result
             if self._is_here() and isinstance(outputs, Tensor) and scaler.is_enabled():
                 self._scaled[result] = outputs.detach()
             return result
@@ -213,8 +221,41 @@ class Watch:
 
         return init
 
+    def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Models may be compiled; of a function it is looked whether it makes the step, which nobody sees then."""
+
+        @functools.wraps(original)
+        def compile(model: Any = None, **kwargs: Any) -> Any:
+            if model is None:
+                return lambda function: compile(function, **kwargs)
+            compiled = original(model, **kwargs)
+            return compiled if isinstance(model, torch.nn.Module) else self._looked_at(compiled, model)
+
+        return compile
+
+    def _looked_at(self, compiled: Callable[..., Any], function: Any) -> Callable[..., Any]:
+        calls = 0
+
+        @functools.wraps(compiled)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            if calls >= LOOKED_AT or torch.compiler.is_compiling() or self.off or not self._is_here():
+                return compiled(*args, **kwargs)
+            calls += 1
+            seen, before = sum(one.steps for one in self.watched), self._weight_versions()
+            result = compiled(*args, **kwargs)
+            if sum(one.steps for one in self.watched) == seen and self._weight_versions() != before:
+                calls = LOOKED_AT
+                self.on_compiled_step(getattr(function, "__name__", "a function"))
+            return result
+
+        return call
+
+    def _weight_versions(self) -> list[int]:
+        return [one._version for optimizer in self._made for group in optimizer.param_groups for one in group["params"]]
+
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
-        if self.off or not self._is_here():
+        if torch.compiler.is_compiling() or self.off or not self._is_here():
             return None
         self._depth += 1  # an optimiser may step another one inside of its own step
         if self._depth > 1:
@@ -223,7 +264,7 @@ class Watch:
         return None if self.tape is None else self.tape.before_update(optimizer, args, kwargs)
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if self.off or not self._is_here():
+        if torch.compiler.is_compiling() or self.off or not self._is_here():
             return
         self._depth = max(self._depth - 1, 0)
         if self._depth:
