@@ -211,8 +211,7 @@ class TapedTraining:
     def __init__(self, subject: Subject, path: str | None) -> None:
         self.subject, self.path = subject, path
         self.model = subject.root if path is None else subject.root.get_submodule(path)
-        self.gradient_scale = 1.0
-        """what the gradients of the last step are multiplied by until a GradScaler divides them"""
+        self._run: Run | None = None
         self._stages: Any = _StageCache()
 
     def __call__(self, model: nn.Module, optimizer: Optimizer, batch: Any) -> Tensor:
@@ -222,8 +221,9 @@ class TapedTraining:
             stage = ExperimentStage(self.subject, self.path, self.model, model, optimizer)
             self._stages.put(model, stage)
         run = Run(stage, program.read(batch), exact=False)
+        self._run = run
         run.run(program.actions)
-        self.gradient_scale = run.gradient_scale
+        self._run = None  # it holds the graph
         losses = run.losses
         if not losses:
             return torch.full((), float("nan"))
@@ -232,6 +232,11 @@ class TapedTraining:
             if len(losses) == 1 or isinstance(optimizer, torch.optim.LBFGS)
             else torch.stack([one.float() for one in losses]).sum()
         )
+
+    @property
+    def gradient_scale(self) -> float:
+        """What the gradients of the step that is run now are multiplied by until a GradScaler divides them."""
+        return 1.0 if self._run is None else self._run.gradient_scale
 
     def __deepcopy__(self, memo: Any) -> TapedTraining:
         return self

@@ -39,8 +39,8 @@ class Watched:
     rounded: int = 0
     """of those, the elements that did not change"""
 
-    def add_gradient(self, gradient: Tensor) -> None:
-        self.computed += _squares(gradient)
+    def add_gradient(self, gradient: Tensor, scale: float) -> None:
+        self.computed += _squares(gradient) / scale**2
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def try_steps(case: Case, batches: Sequence[Any], change: Change | None = None, 
         made = change(fork) if change is not None else None
         if isinstance(made, AbstractContextManager):
             stack.enter_context(made)
-        watch = stack.enter_context(_watching(fork, still=still))
+        watch = stack.enter_context(_watching(fork, case.step, still=still))
         start = time.perf_counter()
         losses, scheduled = [], [_rate(case.optimizer)]
         for batch in batches:
@@ -113,14 +113,19 @@ class _Watch:
 
 
 @contextmanager
-def _watching(fork: Fork, *, still: bool) -> Iterator[_Watch]:
+def _watching(fork: Fork, step: Any, *, still: bool) -> Iterator[_Watch]:
     """Hooks on a fork's parameters, modules and optimiser, and on PyTorch's gradient clipping."""
+
+    def adder(watched: Watched) -> Callable[[Tensor], None]:
+        # A GradScaler multiplies gradients until it is told to divide them; a taped step knows by how much.
+        return lambda gradient: watched.add_gradient(gradient, getattr(step, "gradient_scale", 1.0))
+
     named = dict(fork.model.named_parameters())
     watch = _Watch({name: Watched(parameter.numel()) for name, parameter in named.items()}, {}, [], [])
     with ExitStack() as stack:
         for name, parameter in named.items():
             if parameter.requires_grad and parameter.is_leaf:
-                stack.callback(keep_gradient(parameter, watch.parameters[name].add_gradient).remove)
+                stack.callback(keep_gradient(parameter, adder(watch.parameters[name])).remove)
         for name, module in fork.model.named_modules():
             handle = module.register_forward_pre_hook(_keep_mode(watch.modes, name))
             stack.callback(handle.remove)
