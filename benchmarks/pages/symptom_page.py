@@ -14,9 +14,13 @@ from eureka.doctor.proposals import proposed
 
 LEAD = """# Symptom → cause
 
-What people see, and what it often is. The same sight has many causes, and a table cannot tell them apart:
-[`eureka.diagnose`](howto/diagnose.md) measures, on a copy of your own run, and names the one that it is. Every cause
-here is one that it knows by name.
+```sh
+eureka diagnose train.py --lr 3e-4
+```
+
+runs your [training script](howto/script.md) as it is, measures on copies of it, and names the cause. The table is for reading: what people see, and
+what it often is. The same sight has many causes, and a table cannot tell them apart. Every cause here is one that `eureka diagnose` knows by name,
+for a script, a notebook's loop, a Trainer or [a function](howto/diagnose.md).
 """
 
 
