@@ -31,7 +31,7 @@ def _print(outcomes: list[Outcome], json: bool, *, right: str) -> None:
         print_json({"rows": [one.to_json() for one in outcomes]})
     else:
         rows = [
-            (one.name, one.told("loss_exact"), one.told("step_exact"), one.wanted or NONE, one.found, "" if one.right else "WRONG")
+            (one.name, one.told("loss_exact"), one.told("step_exact"), one.wanted or NONE, one.found, one.judged)
             for one in outcomes
         ]
         print_table(["script", "loss exact", "step exact", "planted", "found", ""], rows)

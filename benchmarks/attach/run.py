@@ -49,6 +49,11 @@ class Outcome:
     def right(self) -> bool:
         return bool(self.document) and self.found == (self.wanted or "healthy")
 
+    @property
+    def judged(self) -> str:
+        """What is said of a row that is wrong."""
+        return "" if self.right else "WRONG"
+
     def told(self, key: str) -> str:
         """Yes or no, of the capture."""
         return "" if not self.document else "yes" if self.document["script"][key] else "no"

@@ -49,7 +49,7 @@ class attach:  # noqa: N801 - it is called like a function, as open() is
         if steps < 1:
             raise RequestError(f"steps={steps}: at least one step has to be taped.")
         when = When() if at == "plateau" else When(step=at)
-        self._session = Session(when, self._take, self._refuse, steps=steps, optimizer=optimizer)
+        self._session = Session(when, self._take, self._refuse, steps=steps, optimizer=optimizer, watch_on=True)
         self._captured: Captured | None = None
         self._refusal = ""
 

@@ -149,6 +149,7 @@ class Session:
         steps: how many are taped
         optimizer: the number of the optimiser to look at, from 1; the one with most parameters by default
         forked: called with what forks of the process came to; if it is given, they are made in the place of a tape
+        watch_on: go on to take the losses down after the run was examined
     """
 
     def __init__(
@@ -160,11 +161,12 @@ class Session:
         steps: int = TAPED_STEPS,
         optimizer: int | None = None,
         forked: Callable[[Forked], None] | None = None,
+        watch_on: bool = False,
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.when, self.examine, self.refused, self.steps, self.wanted = when, examine, refused, steps, optimizer
         self.say = say or (lambda text: None)
-        self.forked = forked
+        self.forked, self.watch_on = forked, watch_on
         self.watch = Watch(self._on_step)
         self.asked = False
         self.done = False
@@ -245,7 +247,16 @@ class Session:
 
     def _on_step(self, watched: Watched) -> None:
         if self.done or self.tape is not None:
-            return None
+            return
+        try:
+            self._look(watched)
+        except EurekaError:
+            raise
+        except Exception as error:  # whatever is wrong here must not end the user's run
+            self._refuse(_first_line(error))
+
+    def _look(self, watched: Watched) -> None:
+        """Decide after a step whether the next ones are taped."""
         if watched.steps == 1 and not self._refused_kind:
             optimizer = watched.optimizer
             weights = [] if optimizer is None else [one for group in optimizer.param_groups for one in group["params"]]
@@ -431,6 +442,7 @@ class Session:
         except Exception as error:  # whatever is wrong here must not end the user's run
             return self._refuse(_first_line(error))
         self.done = self.examined = True
+        self._watch_no_more()
         return self.examine(captured)
 
     def _examine_in_turn(self, ranks: Ranks, tape: Tape, proof: Proof, seconds: float) -> None:
@@ -447,14 +459,20 @@ class Session:
             verdict, _, code = ranks.wait().partition(" ")
         except RanksError as error:
             return self._refuse(str(error))
-        self.examined = verdict != "refused"
+        self.examined = True
+        self._watch_no_more()
         if verdict == "stop":
             raise StopScript(int(code))
         return None
 
+    def _watch_no_more(self) -> None:
+        if not self.watch_on:
+            self.watch.finish()
+
     def _refuse(self, problem: str) -> None:
         self._drop_tape()
         self.done = True
+        self._watch_no_more()
         self.refused(f"this run cannot be captured: {problem}", goes_on=False)
 
     def _problem_of(self, tape: Tape | None) -> str:

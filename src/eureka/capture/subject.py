@@ -33,14 +33,18 @@ class Tensors(nn.Module):
         self._parameters.update(named)  # type: ignore[arg-type]
 
 
+class Root(nn.Module):
+    """Holds the modules of one subject; it is no module of the script's."""
+
+
 class Subject:
     """The outermost modules that hold a parameter of any optimiser, as children of one `root`."""
 
     def __init__(self, trained: Iterable[Tensor]) -> None:
         trained = list({id(one): one for one in trained}.values())
         wanted = {id(one) for one in trained}
-        self.root = nn.Module()
-        for module in _outermost([one for one in _modules() if not isinstance(one, Tensors)]):
+        self.root = Root()
+        for module in _outermost([one for one in _modules() if not isinstance(one, Tensors | Root)]):
             if any(id(one) in wanted for one in module.parameters()):
                 self.root.add_module(self._free_name(name_in_script(module) or type(module).__name__.lower()), bare(module))
         held = {id(one) for one in self.root.parameters()}

@@ -30,6 +30,8 @@ LATE_READS = 64
 """Losses on an accelerator that may wait to be read, so that reading them never waits for the device."""
 NAMED_BACKWARDS = 20
 """Backwards whose loss is looked up by its name in the script; later ones are the same."""
+COUNTED_EVERY = 256
+"""Steps between two counts of an optimiser's parameters."""
 LOOKED_AT = 3
 """Calls of a compiled function in which it is looked whether weights change."""
 BY_HAND, LOOKED_FOR_HAND = 3, 100
@@ -56,6 +58,8 @@ class Watched:
     nonfinite: int = 0
     """losses in a row that are no finite number"""
     waiting: deque[tuple[int, Tensor, Any]] = field(default_factory=deque)
+    _elements: int = 0
+    _counted_again: int = 0
 
     @property
     def optimizer(self) -> Optimizer | None:
@@ -63,9 +67,13 @@ class Watched:
 
     @property
     def elements(self) -> int:
-        """How many numbers it trains."""
-        optimizer = self.optimizer
-        return 0 if optimizer is None else sum(one.numel() for group in optimizer.param_groups for one in group["params"])
+        """How many numbers it trains; counted rarely, as it is asked after every step."""
+        if self.steps >= self._counted_again:
+            self._counted_again = self.steps + COUNTED_EVERY
+            optimizer = self.optimizer
+            groups = [] if optimizer is None else optimizer.param_groups
+            self._elements = sum(one.numel() for group in groups for one in group["params"])
+        return self._elements
 
     def add(self, step: int, loss: Tensor) -> None:
         """Take the loss of a step; on an accelerator it is read once the device has computed it."""
@@ -114,7 +122,7 @@ class Watch:
         self._suspicion: HandSuspicion | None = None
         self.tape: Tape | None = None
         """what records, if anything does: optimisers must not get hooks while theirs run, so it is told by the ones here"""
-        self.off = False
+        self.off = self._finished = False
         self._on_step = on_step
         self._losses: list[Tensor] = []
         self._scaled: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -140,6 +148,10 @@ class Watch:
         """Watch on in a process that was forked from this one."""
         self._process, self._thread, self._on_step = os.getpid(), threading.get_ident(), on_step
 
+    def finish(self) -> None:
+        """See nothing from here on. An optimiser must not lose its hooks while they run: they go a little later."""
+        self.off = self._finished = True
+
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Inside, what trains is not the script."""
@@ -147,12 +159,12 @@ class Watch:
         try:
             yield
         finally:
-            self.off = before
+            self.off = before or self._finished
 
     @property
     def busiest(self) -> Watched | None:
-        """The optimiser with most parameters among those that are alive."""
-        return max((one for one in self.watched if one.optimizer is not None), key=lambda one: one.elements, default=None)
+        """The optimiser with most parameters among those that are alive; if none is, as after a loop, among all."""
+        return max(self.watched, key=lambda one: (one.optimizer is not None, one.elements), default=None)
 
     def partners(self, main: Watched) -> list[Watched]:
         """Return the optimisers that step after the same backward as `main`, in the order of their steps, itself included."""
@@ -166,6 +178,8 @@ class Watch:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():  # a compiler that traces through us shall see nothing of ours
                 return original(tensors, *args, **kwargs)
+            if self._finished and self._is_here():
+                self.stop()
             if not self.off and self._is_here():
                 roots = [tensors] if isinstance(tensors, Tensor) else list(tensors) if isinstance(tensors, list | tuple) else []
                 for root in roots:
