@@ -67,12 +67,10 @@ class Watched:
 
     @property
     def elements(self) -> int:
-        """How many numbers it trains; counted rarely, as it is asked after every step."""
-        if self.steps >= self._counted_again:
+        """How many numbers it trains, or trained; counted rarely, as it is asked after every step."""
+        if self.steps >= self._counted_again and (optimizer := self.optimizer) is not None:
             self._counted_again = self.steps + COUNTED_EVERY
-            optimizer = self.optimizer
-            groups = [] if optimizer is None else optimizer.param_groups
-            self._elements = sum(one.numel() for group in groups for one in group["params"])
+            self._elements = sum(one.numel() for group in optimizer.param_groups for one in group["params"])
         return self._elements
 
     def add(self, step: int, loss: Tensor) -> None:
