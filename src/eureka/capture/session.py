@@ -36,6 +36,8 @@ TAPED_STEPS = 32
 """Steps that are taped once it is asked."""
 LATEST_STEP, LATEST_SECONDS = 2_000, 600.0
 """When a loss that has come to no plateau is looked at all the same."""
+SETTLED = 20
+"""Steps after which every optimiser of the script is taken to have stepped."""
 NONFINITE_STEPS = 3
 """Losses in a row that are no number before the run is looked at."""
 FREE_MEMORY_SHARE = 0.8
@@ -80,7 +82,7 @@ class Captured:
         """Return what was captured, and where in the script, in sentences."""
         places = [("the model is called", self.model_line), ("backward", self.backward_line)]
         where = ", ".join(f"{what} at {line}" for what, line in places if line is not None)
-        lines = [f"{title}, step {self.at_step:,}: {self.reason}."]
+        lines = [f"{title}, taped up to step {self.at_step:,}: {self.reason}."]
         chosen, *others = self.optimizers
         lines.append(f"Optimiser {chosen}" + (f"; {where}." if where else "."))
         lines += [f"Not examined: optimiser {other}; what it trains is held as it is." for other in others]
@@ -266,6 +268,12 @@ class Session:
                 self._refused_kind = self.done = True
                 self.refused(f"this run cannot be captured: {why} It goes on as it is.", goes_on=True)
                 return None
+        if self.wanted is not None and watched.steps >= SETTLED and self.wanted > len(self.watch.watched):
+            known = "; ".join(map(describe, self.watch.watched))
+            self._refuse(
+                f"--optimizer {self.wanted} is wanted, and {plural(len(self.watch.watched), 'optimiser')} has stepped ({known})."
+            )
+            return None
         main = self.main
         if main is not watched:
             return None
@@ -501,7 +509,7 @@ class Session:
             return ""
         return (
             f"in {proof.wrong_losses} of {plural(proof.steps, 'taped step')} the replayed loss differs from the script's"
-            f" ({proof.first_wrong}), so nothing can be said about it. Hand over a function (eureka diagnose module:function)."
+            f" ({proof.first_wrong}), so nothing can be said about it."
         )
 
     def _setup(self, tape: Tape, proof: Proof, seconds: float) -> Captured:

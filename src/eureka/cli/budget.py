@@ -33,6 +33,14 @@ class Budget(NamedTuple):
         """Return the limit in seconds, where a step takes this long."""
         return min(self.seconds, self.steps * step_seconds)
 
+    def part(self, share: float) -> Budget:
+        """Return a part of it."""
+        return Budget(share * self.seconds, share * self.steps)
+
+    def without(self, seconds: float, step_seconds: float) -> Budget:
+        """Return what is left after so many seconds."""
+        return Budget(max(self.seconds - seconds, 0.0), max(self.steps - seconds / max(step_seconds, 1e-9), 0.0))
+
 
 def parse_budget(text: str | None, otherwise: Budget, *, option: str = "--budget") -> Budget:
     """Return the budget that a text names.
@@ -52,7 +60,10 @@ def parse_budget(text: str | None, otherwise: Budget, *, option: str = "--budget
 
 def seconds(text: str | None) -> float:
     """Return the seconds that a text names; without a text there is no limit."""
-    found = parse_budget(text, Budget())
+    try:
+        found = parse_budget(text, Budget())
+    except RequestError:
+        found = Budget(steps=0)
     if math.isfinite(found.steps):
-        raise RequestError(f"--budget {text}: many runs are limited in time; give one such as 90s, 45m or 2h.")
+        raise RequestError(f"--budget {text}: expected a time such as 90s, 45m or 2h.")
     return found.seconds

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from eureka.cli.budget import TrialBudgetOption
+from eureka.cli.budget import TrialBudgetOption, parse_budget
 from eureka.cli.options import JsonOption, listed, print_json
 from eureka.cli.run_study import OnOption, WorkersOption, run_study
 from eureka.cli.script import (
+    DEFAULT_BUDGET,
     SCRIPT_ARGUMENTS,
     AfterOption,
     ModuleOption,
@@ -123,10 +124,10 @@ def race(
         raise RequestError("give a training script, a run folder, or a function as in my_module:my_case.")
     refuse_script_options(what, {"--after": after, "--optimizer": optimizer, "--then": None if then == "stop" else then})
     if ":" in what and not Path(what).exists():
-        of_runs |= {"--at": at, "--budget": budget}
+        of_runs |= {"--at": at}
         if given := [option for option, value in of_runs.items() if value is not None]:
             raise RequestError(f"{listing(given)}: of a run folder only, and {what} names a function; leave it out.")
-        _race_case(what, wanted, steps=steps, seed=seed or 0, json=json)
+        _race_case(what, wanted, steps=steps, seed=seed or 0, budget=parse_budget(budget, DEFAULT_BUDGET), json=json)
     else:
         if seed is not None:
             raise RequestError(f"--seed {seed}: of a function only; the forks of {what} draw what the run would draw.")
@@ -135,7 +136,9 @@ def race(
         _race_run(Path(what), names, remedies == "all", steps, None if at is None else int(at), out, on, workers, budget, json)
 
 
-def _race_case(text: str, remedies: list[str] | Literal["all"] | None, *, steps: int | None, seed: int, json: bool) -> None:
+def _race_case(
+    text: str, remedies: list[str] | Literal["all"] | None, *, steps: int | None, seed: int, budget: Budget, json: bool
+) -> None:
     from eureka.cli.display import race_progress
     from eureka.forks.loading import load_case
     from eureka.racing.run import STEPS
@@ -148,6 +151,8 @@ def _race_case(text: str, remedies: list[str] | Literal["all"] | None, *, steps:
             remedies=remedies,
             steps=STEPS if steps is None else steps,
             seed=seed,
+            budget=budget.seconds,
+            most_steps=budget.steps,
             on_step=show,
         )
     if json:

@@ -22,6 +22,7 @@ from eureka.cli.options import as_json
 from eureka.errors import EurekaError, RequestError
 from eureka.files import check_folder
 from eureka.formats import duration, listing, plural
+from eureka.group import group_size
 
 if TYPE_CHECKING:
     from eureka.capture.fork import Forked
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from eureka.racing.race import Race
 
 DEFAULT_BUDGET = Budget(seconds=600)
-LEAST_RACE = 40
-"""Steps of a race; of fewer nothing can be told."""
 NO_STEP_SECONDS = 600.0
 """After this time without a step something is said."""
 EDIT_SHARE, EDIT_SECONDS = 0.25, 60.0
@@ -61,6 +60,8 @@ OptimizerOption = Annotated[
         "--optimizer", metavar="N", min=1, help="Of a script: which optimiser to look at. (default: that with most parameters)"
     ),
 ]
+OURS = ("--at", "--after", "--then", "--race", "--fork", "--budget", "--html", "--json", "--optimizer")
+"""Options that a person may write behind the script by mistake."""
 SCRIPT_OPTIONS = ("-m", "--module")
 SCRIPT_ARGUMENTS = "eureka.script_arguments"
 """Where the script's own arguments are kept in a command's context."""
@@ -155,7 +156,16 @@ def read_request(
     when = _when(at, after)
     limit = parse_budget(budget, DEFAULT_BUDGET)
     script = Script.find(None if target is None else Path(target), module, arguments)
+    _tell_misplaced(script)
     return ScriptRequest(script=script, when=when, then=then, optimizer=optimizer, budget=limit, html=html, json=json, **wanted)
+
+
+def _tell_misplaced(script: Script) -> None:
+    """An option of ours behind the script goes to the script, which may not know it."""
+    behind = [one for one in OURS if any(argument.partition("=")[0] == one for argument in script.arguments)]
+    text = script.file.read_text(encoding="utf-8", errors="replace")
+    if unknown := [one for one in behind if one not in text]:
+        say(f"{listing(unknown)} stands behind the script and goes to it; options of eureka stand before the script.")
 
 
 def _when(at: str | None, after: str | None) -> When:
@@ -245,6 +255,9 @@ class _Examination:
         self.refusal = sentence
         say(sentence)
         if not goes_on and not self.ended and self.request.then == "stop":
+            say(
+                "the script is ended here; --then go lets it go on. Other ways: --fork, or a function (eureka diagnose MODULE:FUNCTION)."
+            )
             raise StopScript(1)
 
     def examine(self, captured: Captured) -> None:
@@ -272,7 +285,8 @@ class _Examination:
         from eureka.capture.script import StopScript
 
         document = {"of": self.request.script.title, "forked": forked.to_json()}
-        self.output.write(as_json(document) if self.request.json else f"{forked}\n")
+        name = self.request.script.title
+        self.output.write(as_json(document) if self.request.json else f"{name}, forked:\n\n{forked}\n")
         self.output.flush()
         if self.request.then == "stop":
             say("the script is ended here; --then go lets it go on.")
@@ -297,57 +311,57 @@ class _Examination:
         return code or 1
 
     def _examined(self, captured: Captured) -> tuple[str, dict[str, Any]]:
-        from eureka.doctor.diagnose import curve_of
-
-        begun = time.monotonic()
-        limit = self.request.budget.in_seconds(captured.step_seconds)
+        """Return the report as text and as a JSON value; the page is written on the way."""
+        begun, limit = time.monotonic(), self.request.budget
         about = captured.about(self.request.script.title)
         document: dict[str, Any] = {"of": self.request.script.title, "script": captured.to_json()}
-        parts = ["\n".join(about)]
-        found = None
+        parts, found = ["\n".join(about)], None
         if self.request.diagnose:
-            found = self._diagnosed(captured, limit)
-            change = self._memory(found)
-            parts += [*change, str(found)]
-            document |= {**found.to_json(), "before": change}
-            if self.request.html is not None:
-                from eureka.report.diagnosis import write_diagnosis
-
-                curve = curve_of(captured.setup.log)
-                write_diagnosis(found, self.request.html, title=self.request.script.title, curve=curve, about=[*about, *change])
-                parts.append(str(self.request.html))
-                document["report"] = str(self.request.html)
+            found = self._diagnosed(captured, limit.part(0.5) if self.request.race else limit)
+            about += (changed := self._compared(found))
+            parts += [*changed, str(found)]
+            document |= {**found.to_json(), "changed": changed}
         if self.request.race:
-            raced = self._raced(captured, found, limit - (time.monotonic() - begun))
+            raced = self._raced(captured, found, limit.without(time.monotonic() - begun, captured.step_seconds))
             parts.append(str(raced))
             document["race"] = raced.to_json()
+            about.append(f"The race: {raced.summary}")
+        if self.request.html is not None and found is not None:
+            from eureka.doctor.diagnose import curve_of
+            from eureka.report.diagnosis import write_diagnosis
+
+            curve = curve_of(captured.setup.log)
+            write_diagnosis(found, self.request.html, title=self.request.script.title, curve=curve, about=about)
+            parts.append(str(self.request.html))
+            document["report"] = str(self.request.html)
         return "\n\n".join(parts) + "\n", document
 
-    def _diagnosed(self, captured: Captured, limit: float) -> Diagnosis:
+    def _diagnosed(self, captured: Captured, limit: Budget) -> Diagnosis:
         from eureka.capture.advice import with_lines
         from eureka.cli.display import check_bar
         from eureka.doctor import diagnose as doctor
 
-        steps = doctor.step_limit()
+        steps, seconds = doctor.step_limit(), limit.in_seconds(captured.step_seconds)
         say(
-            f"the diagnosis takes at most about {plural(steps, 'step')}, {duration(min(steps * captured.step_seconds, limit))};"
-            f" limit {_limit(self.request.budget)}."
+            f"the diagnosis takes at most about {plural(steps, 'step')},"
+            f" {duration(min(steps * captured.step_seconds, seconds))}; its limit is {_told(limit)}."
         )
         with check_bar(len(doctor.CHECKS)) as on_check:
-            found = doctor.diagnose(captured.setup, budget=limit, on_check=on_check)
-        script = self.request.script
-        return with_lines(found, captured, script, seconds=min(EDIT_SHARE * limit, EDIT_SECONDS))
+            found = doctor.diagnose(captured.setup, budget=limit.seconds, most_steps=limit.steps, on_check=on_check)
+        trying = min(EDIT_SHARE * seconds, EDIT_SECONDS)
+        return with_lines(found, captured, self.request.script, seconds=trying, alone=group_size() == 1)
 
-    def _memory(self, found: Diagnosis) -> list[str]:
-        """Compare with the last diagnosis of this script."""
+    def _compared(self, found: Diagnosis) -> list[str]:
+        """What has changed since the last diagnosis of this script, in a sentence."""
         from eureka.capture.memory import remember
 
         before = remember(self.request.script.key, found.cause)
-        if before is None:
-            return []
-        return [f"The last diagnosis of this script: {before}; now: {found.cause}."]
+        return (
+            [] if before in (None, found.cause) else [f"At its last diagnosis this script was {before}, now it is {found.cause}."]
+        )
 
-    def _raced(self, captured: Captured, found: Diagnosis | None, limit: float) -> Race:
+    def _raced(self, captured: Captured, found: Diagnosis | None, budget: Budget) -> Race:
+        from eureka.capture.advice import change_of_script
         from eureka.cli.display import race_progress
         from eureka.racing.run import STEPS
         from eureka.racing.run import race as run_race
@@ -355,30 +369,24 @@ class _Examination:
         wanted = self.request.remedies
         if wanted is None and found is not None and found.remedies:
             wanted = list(found.remedies)
-        steps = self.request.steps or _affordable(wanted, STEPS, limit / max(captured.step_seconds, 1e-9))
         with race_progress() as show:
-            return run_race(captured.setup, remedies=wanted, steps=steps, seed=self.request.seed, on_step=show)
-
-
-def _affordable(wanted: Any, most: int, steps: float) -> int:
-    """Return how far forks can go so that all of them together take no more than so many steps."""
-    from eureka.racing.remedies import choose
-    from eureka.racing.rungs import rungs, total
-
-    count = len(choose(wanted))
-    fitting = next((far for far in range(most, LEAST_RACE - 1, -20) if total(rungs(count, far)) <= steps), None)
-    if fitting is None:
-        raise RequestError(
-            f"a race of {plural(count, 'remedy', 'remedies')} takes at least {total(rungs(count, LEAST_RACE)):,} steps, and the"
-            f" budget is {steps:,.0f}; give a larger --budget or fewer --remedies."
+            raced = run_race(
+                captured.setup,
+                remedies=wanted,
+                steps=self.request.steps or STEPS,
+                seed=self.request.seed,
+                budget=budget.seconds,
+                most_steps=budget.steps,
+                on_step=show,
+            )
+        raced.change_of_script = (
+            change_of_script(raced.code, captured, self.request.script, seconds=EDIT_SECONDS, alone=group_size() == 1)
+            or raced.code
         )
-    if fitting < most:
-        say(f"the race ends at step {fitting} of each fork instead of {most}, so that it keeps within its budget.")
-    say(f"the race takes at most {total(rungs(count, fitting)):,} steps.")
-    return fitting
+        return raced
 
 
-def _limit(budget: Budget) -> str:
+def _told(budget: Budget) -> str:
     return f"{budget.steps:,.0f} steps" if math.isfinite(budget.steps) else duration(budget.seconds)
 
 

@@ -111,9 +111,9 @@ class Limit:
         base = vars(exam).get("base")  # before it is measured, the time of a step is not known
         step = base.seconds / max(len(base.losses), 1) if base is not None else 0.0
         if spent + cost * step > self.seconds:
-            return f"the budget of {self.seconds:g} s leaves no time for it"
+            return "the budget leaves no time for it"
         if spent + cost * step > self.steps * step > 0:
-            return f"the budget of {self.steps:,.0f} steps leaves no time for it"
+            return "the budget leaves no time for it"
         return ""
 
 

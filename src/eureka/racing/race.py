@@ -58,6 +58,8 @@ class Race:
     _own_rates: bool = field(default=False, repr=False)
     """whether the user's optimiser keeps its rates, since the forks had others"""
     _line: Callable[[str], str] = field(default=str, repr=False)
+    change_of_script: str = ""
+    """of a race of a training script: the winner's change in the words of the script"""
     """a line of code as the user's run needs it: with a trainer or a scheduler the rate is changed elsewhere"""
     _before: KeptState | None = field(default=None, repr=False)
     _undo: ExitStack = field(default_factory=ExitStack, repr=False)
@@ -118,6 +120,11 @@ class Race:
             " do it by hand; not both."
         )
 
+    @property
+    def code(self) -> str:
+        """The winner's change in code; empty if nothing helped."""
+        return "" if self._winner.remedy is None else self._by_hand()[0]
+
     def _by_hand(self) -> tuple[str, str]:
         """The winner's change in code, and in words; only what was done of it."""
         code, changes = getattr(self._winner.remedy, "code", ""), self._winner.changes
@@ -135,6 +142,7 @@ class Race:
             "summary": self.summary,
             "winner": self.winner,
             "winner_steps": self.winner_steps,
+            "change_of_script": self.change_of_script,
             "steps": self.steps,
             "seconds": round(self.seconds, 3),
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
@@ -155,6 +163,8 @@ class Race:
         if self._winner.remedy is None:
             return []
         code, changes = self._by_hand()
+        if self.change_of_script:
+            return [f"It changes this: {changes}; in the script:", f"    {self.change_of_script}"]
         told = f"It changes this: {changes}. In Python race.apply() makes it your run, and undo() takes it back"
         said = [f"{told}; by hand:", *(f"    {line}" for line in code.splitlines())] if code else [f"{told}."]
         return [*said, *filter(None, [self._not_saved()])]

@@ -36,6 +36,8 @@ from eureka.racing.verdict import Verdict, far_ahead, has_leapt, in_words, judge
 
 STEPS = 480
 """How far the last forks go."""
+LEAST_STEPS = 20
+"""Of fewer steps nothing can be told."""
 MEMORY = 0.25
 """Forks are kept in main memory if all of them take no more than this share of what is free."""
 
@@ -53,6 +55,8 @@ def race(
     steps: int = STEPS,
     seed: int = 0,
     one_copy: bool = False,
+    budget: float | None = None,
+    most_steps: float = math.inf,
     on_step: OnStep | None = None,
 ) -> Race:
     """Fork a run into "wait" and one fork for each remedy, train all on the same batches, and say which remedy helps.
@@ -74,6 +78,8 @@ def race(
         seed: of the random numbers that forks draw; the same in all of them at the same step
         one_copy: keep your own weights off the device while the race runs (on a processor: in a file), so that it needs no
             more memory than training does; they come back bit for bit
+        budget: seconds that the race may take, by the time of its first steps; forks go less far then, and it is said
+        most_steps: the same limit as a number of steps of all forks together
         on_step: called after each step with the fork's name, the steps taken by all forks, and the most that there can be
     """
     if steps < 2:
@@ -92,6 +98,7 @@ def race(
         )  # fmt: skip
         stack.enter_context(kept_loop(case.step or case.loss, case.optimizer, case.model))  # remedies call the model too
         running = _Running(given, case, chosen, steps, seed, one_copy, on_step, stack)
+        running.limits = (math.inf if budget is None else budget, most_steps)
         running.run(may_choose=remedies is None)
         return running.result()
 
@@ -121,6 +128,7 @@ class _Running:
             stack.callback(self._come_home, self.home)
         for contender in [self.wait, *self.remedies]:
             stack.callback(contender.end)
+        self.limits = (math.inf, math.inf)
         self.inputs: Any = None
         self.step_size = 0.0
         self.begun = time.perf_counter()
@@ -146,7 +154,8 @@ class _Running:
         for contender in self.remedies:
             contender.begin(self._fork, self.parking)
         self.notes += _in_part(self.remedies)
-        plan = rungs(sum(one.running for one in self.remedies), self.steps)
+        count = sum(one.running for one in self.remedies)
+        plan = rungs(count, self._affordable(count))
         self.most = total(plan)
         for rung in plan:
             self._turn(self.wait, rung.until)
@@ -165,6 +174,17 @@ class _Running:
             if any(far_ahead(one) for one in self._verdicts()):
                 return
 
+    def _affordable(self, count: int) -> int:
+        """How far the last forks can go within the limits; each at least as far as waiting in the first steps of the race."""
+        seconds, steps = self.limits
+        pace = (time.perf_counter() - self.begun) / max(self.taken, 1)
+        room = min(seconds / max(pace, 1e-9), steps)
+        if total(rungs(count, self.steps)) <= room:
+            return self.steps
+        far = next((far for far in range(self.steps, LEAST_STEPS, -10) if total(rungs(count, far)) <= room), LEAST_STEPS)
+        self.notes.append(f"Forks go {far} steps far instead of {self.steps}, so that the race keeps within its budget.")
+        return far
+
     def _first_turn(self) -> None:
         """Of the run as it is; its first step shows what the model is called with, how far it moves the weights, and that the
         user's own is left alone."""
@@ -180,7 +200,8 @@ class _Running:
                     self.step_size = _moved(self.case.optimizer, fork.optimizer)
                 return self._look(contender)
 
-            self.wait.turn(self.case, rungs(0, self.steps)[0].until, self.parking, self.seed, look)
+            until = rungs(0, self.steps)[0].until if self.limits == (math.inf, math.inf) else LEAST_STEPS
+            self.wait.turn(self.case, min(until, self.steps), self.parking, self.seed, look)
         self.inputs = seen.as_one()
 
     def _raise_rate(self) -> None:
