@@ -53,7 +53,7 @@ def _loop(width: int, batch: int) -> tuple[nn.Module, Callable[[int], None]]:
         for _ in range(steps):
             loss = nn.functional.cross_entropy(model(inputs), labels)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
     return model, train
@@ -138,7 +138,7 @@ def memory() -> float:
     size = sum(one.numel() * one.element_size() for one in model.parameters())
     session.stop()
     session.watch.stop()
-    return kept / (len(tape.steps) * batch + 3 * size)
+    return float(kept / (len(tape.steps) * batch + 3 * size))
 
 
 def starting() -> float:

@@ -16,8 +16,8 @@ from typing import Any
 import typer
 
 SCRIPTS = Path(__file__).with_name("scripts")
-STEP = 20
-"""At which step the scripts are examined."""
+STEP, PLANTED_STEP = 20, 100
+"""At which step scripts are examined; one with a fault later, when it should have learned."""
 SECONDS = 600
 PACKAGES = {"pkg_train": "pkg_train.train"}
 PROCESSES = {"ddp": 2}
@@ -84,14 +84,14 @@ def examine_planted(only: str | None) -> Iterator[Outcome]:
             continue
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / f"{one.script}.py").write_text(edited(one), encoding="utf-8")
-            yield examine(one.script, Path(folder), one.args, one.cause, title=one.name)
+            yield examine(one.script, Path(folder), one.args, one.cause, title=one.name, step=PLANTED_STEP)
 
 
-def examine(name: str, folder: Path, arguments: Sequence[str], wanted: str, *, title: str = "") -> Outcome:
+def examine(name: str, folder: Path, arguments: Sequence[str], wanted: str, *, title: str = "", step: int = STEP) -> Outcome:
     """Diagnose one script, in a process of its own."""
     target = ["-m", PACKAGES[name]] if name in PACKAGES else [str(folder / f"{name}.py")]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={PROCESSES[name]}"] if name in PROCESSES else []
-    command = [sys.executable, *launcher, "-m", "eureka", "diagnose", "--json", "--at", str(STEP), *target, *arguments]
+    command = [sys.executable, *launcher, "-m", "eureka", "diagnose", "--json", "--at", str(step), *target, *arguments]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as state:
         environment = {**os.environ, "XDG_STATE_HOME": state, "OMP_NUM_THREADS": "1"}

@@ -53,7 +53,7 @@ class Forked:
         """A table: the arm, its steps, its last loss, and the verdict."""
         wait = self.losses[WAIT]
         last = f"{wait[-1]:.4g}" if wait else ""
-        rows = [(WAIT, str(len(wait)), last, "", "")]
+        rows: list[tuple[str, ...]] = [(WAIT, str(len(wait)), last, "", "")]
         for one in self.verdicts:
             losses = self.losses[one.name]
             cells = one.cells()
@@ -81,7 +81,7 @@ def why_not() -> str:
     """Return why this process cannot be forked, in a sentence; nothing if it can."""
     if not hasattr(os, "fork"):
         return "this system has no fork."
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "a process that uses CUDA cannot be forked."
     if workers := multiprocessing.active_children():
         return f"the script has {len(workers)} worker processes, whose queues its forks would read from, too: set num_workers=0."

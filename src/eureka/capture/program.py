@@ -337,7 +337,7 @@ class Environment:
 
     @classmethod
     def now(cls, clock: Clock) -> Environment:
-        devices = ("cpu", "cuda", "mps") if torch.cuda.is_initialized() or torch.is_autocast_enabled("mps") else ("cpu",)
+        devices = ("cpu", "cuda", "mps") if torch.cuda.is_initialized() or torch.is_autocast_enabled("mps") else ("cpu",)  # type: ignore[no-untyped-call]
         casts = tuple((one, torch.get_autocast_dtype(one)) for one in devices if torch.is_autocast_enabled(one))
         return cls(casts, torch.is_autocast_cache_enabled(), clock.now if casts else 0)
 
@@ -360,7 +360,7 @@ class Randomness:
 
     @classmethod
     def now(cls, *, whole: bool = False) -> Randomness:
-        cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()
+        cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
         if not whole:
             return cls(torch.get_rng_state(), cuda)
         numpy = sys.modules.get("numpy")

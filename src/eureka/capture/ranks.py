@@ -30,7 +30,7 @@ class Ranks:
         from torch.distributed.distributed_c10d import _get_default_store
 
         self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
-        self._store = distributed.PrefixStore("eureka", _get_default_store())
+        self._store = distributed.PrefixStore("eureka", _get_default_store())  # type: ignore[attr-defined]
         self._round = 0
         self._announced = False
 
@@ -78,7 +78,7 @@ class Ranks:
 
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
-        told = []
+        told: list[str] = []
         try:
             yield told.append
         finally:

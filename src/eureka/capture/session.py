@@ -371,7 +371,7 @@ class Session:
         self._main = main
         watched = [one for one in self.watch.watched if one.optimizer is not None]
         optimizers = [one.optimizer for one in watched if one.optimizer is not None]
-        self._numbers = [optimizers.index(one.optimizer) for one in self.watch.partners(main)]
+        self._numbers = [optimizers.index(one.optimizer) for one in self.watch.partners(main)]  # type: ignore[arg-type]
         subject = Subject(one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"])
         if why := refuse_kind(subject.root.modules(), subject.root.parameters()):
             raise CaptureError(why)

@@ -51,7 +51,7 @@ def _arrays(objects: Sequence[Any]) -> Iterator[np.ndarray[Any, Any]]:
     """NumPy's arrays where a script keeps them: in its names, in its functions' and in its data sets. They are not in `gc`."""
     places = [vars(one) for one in objects if issubclass(type(one), Dataset)]
     frame = sys._getframe(1)
-    while frame is not None:  # type: ignore[redundant-expr]
+    while frame is not None:
         places += [frame.f_locals, frame.f_globals]
         frame = frame.f_back  # type: ignore[assignment]
     seen = set()

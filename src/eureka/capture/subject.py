@@ -43,7 +43,7 @@ class Subject:
     def __init__(self, trained: Iterable[Tensor]) -> None:
         trained = list({id(one): one for one in trained}.values())
         wanted = {id(one) for one in trained}
-        self.root = Root()
+        self.root: nn.Module = Root()
         for module in _outermost([one for one in _modules() if not isinstance(one, Tensors | Root)]):
             if any(id(one) in wanted for one in module.parameters()):
                 self.root.add_module(self._free_name(name_in_script(module) or type(module).__name__.lower()), bare(module))
@@ -104,7 +104,8 @@ class Subject:
         def covers(module: nn.Module) -> bool:
             return wanted <= {id(one) for one in module.parameters()} and inside <= {id(one) for one in module.modules()}
 
-        found, current = None, self.root
+        found: str | None = None
+        current = self.root
         while (child := next(((n, m) for n, m in current.named_children() if covers(m)), None)) is not None:
             found = child[0] if found is None else f"{found}.{child[0]}"
             current = child[1]

@@ -51,7 +51,7 @@ from eureka.capture.program import (
 )
 from eureka.capture.subject import Subject, bare
 
-DATA = Tensor.data.__get__
+DATA = Tensor.data.__get__  # type: ignore[attr-defined]
 NOT_RECORDED = frozenset({"backward", "requires_grad_", "retain_grad", "register_hook", "__set__", "__delete__"})
 """Torch functions that compute nothing."""
 
@@ -238,7 +238,8 @@ class Tape:
         """Return what has to be known from before a call; nothing if no gradient can flow through it."""
         name = getattr(function, "__name__", "")
         if name == "__get__" and function == DATA:
-            return self._expose(args[0])
+            self._expose(args[0])
+            return None
         if not torch.is_grad_enabled() or name in NOT_RECORDED:
             return None
         given = tensors_in((args, kwargs))
@@ -252,7 +253,7 @@ class Tape:
         self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], before: _Before, result: Any
     ) -> None:
         in_place = before.in_place is not None
-        outputs = tensors_in(result) if not in_place or result is not None else [before.in_place]
+        outputs = tensors_in(result) if before.in_place is None or result is not None else [before.in_place]
         if not any(one.requires_grad for one in outputs):
             return
         if self._moved is not None or self._exposed:  # what was written since then is in force from here on
@@ -289,7 +290,7 @@ class Tape:
             return ModuleRef(value) if self.subject.holds(bare(value)) else value
         if not isinstance(value, Tensor):
             return value
-        if value.requires_grad and torch.is_grad_enabled() and (made := self._produced.get(value)) is not None:
+        if value.requires_grad and torch.is_grad_enabled() and (made := self._produced.get(value)) is not None:  # type: ignore[no-untyped-call]
             return made
         if (leaf := self.subject.name_of(value)) is not None:
             return Leaf(leaf)
@@ -392,7 +393,7 @@ class Tape:
         line = user_line()
         if self.backward_line is None:
             self.backward_line = line
-        unscaled, scale = self._scaled.get(root, (root, None))
+        unscaled, scale = self._scaled.get(root, (root, None))  # type: ignore[no-untyped-call]
         encoded = self._encode("loss", root)
         given = grad_tensors[0] if isinstance(grad_tensors, list | tuple) else grad_tensors
         gradient = None if given is None else self._datum("gradient", given)
@@ -644,19 +645,19 @@ def _push_at_the_bottom(mode: TorchFunctionMode) -> None:
     """A context of the script's that ends while we listen takes the mode on top away, so ours lies below all of them."""
     from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 
-    others = [_pop_mode() for _ in _get_current_function_mode_stack()][::-1]
+    others = [_pop_mode() for _ in _get_current_function_mode_stack()][::-1]  # type: ignore[no-untyped-call]
     default_device = [one for one in others if type(one).__name__ == "DeviceContext"][:1]  # torch wants it below all
     for one in [*default_device, mode, *(one for one in others if one not in default_device)]:
-        _push_mode(one)
+        _push_mode(one)  # type: ignore[no-untyped-call]
 
 
 def _remove(mode: TorchFunctionMode) -> None:
     from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 
-    others = [_pop_mode() for _ in _get_current_function_mode_stack()][::-1]
+    others = [_pop_mode() for _ in _get_current_function_mode_stack()][::-1]  # type: ignore[no-untyped-call]
     for one in others:
         if one is not mode:
-            _push_mode(one)
+            _push_mode(one)  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager

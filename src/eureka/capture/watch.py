@@ -81,7 +81,7 @@ class Watched:
         if loss.device.type == "cuda":
             value = torch.empty((), dtype=loss.dtype, pin_memory=True)
             value.copy_(loss, non_blocking=True)
-            done = torch.cuda.Event()
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             done.record()
             self.waiting.append((step, value, done))
         else:
@@ -182,7 +182,7 @@ class Watch:
                 roots = [tensors] if isinstance(tensors, Tensor) else list(tensors) if isinstance(tensors, list | tuple) else []
                 for root in roots:
                     if isinstance(root, Tensor):
-                        value = self._scaled.get(root, root.detach())
+                        value = self._scaled.get(root, root.detach())  # type: ignore[no-untyped-call]
                         self._losses.append(value if value.numel() == 1 else value.float().mean())
                 self.backwards += 1
                 self.unstepped += 1

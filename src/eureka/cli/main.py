@@ -63,8 +63,8 @@ def eureka(
 
 for verb in (compare, study, watch, run, detect, probe, report, recipes):
     app.command()(verb)
-for verb in (diagnose, race):
-    app.command(cls=TakesScript)(verb)
+app.command(cls=TakesScript)(diagnose)
+app.command(cls=TakesScript)(race)
 for name, verbs in (("fixes", fixes), ("tasks", tasks), ("data", data), ("bench", bench)):
     app.add_typer(verbs, name=name)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from eureka.cli.budget import TrialBudgetOption, parse_budget
+from eureka.cli.budget import Budget, TrialBudgetOption, parse_budget
 from eureka.cli.options import JsonOption, listed, print_json
 from eureka.cli.run_study import OnOption, WorkersOption, run_study
 from eureka.cli.script import (

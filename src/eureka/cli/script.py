@@ -255,9 +255,7 @@ class _Examination:
         self.refusal = sentence
         say(sentence)
         if not goes_on and not self.ended and self.request.then == "stop":
-            say(
-                "the script is ended here; --then go lets it go on. Other ways: --fork, or a function (eureka diagnose MODULE:FUNCTION)."
-            )
+            say("the script is ended here; --then go lets it go on. Other ways: --fork, or eureka diagnose MODULE:FUNCTION.")
             raise StopScript(1)
 
     def examine(self, captured: Captured) -> None:
@@ -348,7 +346,7 @@ class _Examination:
         )
         with check_bar(len(doctor.CHECKS)) as on_check:
             found = doctor.diagnose(captured.setup, budget=limit.seconds, most_steps=limit.steps, on_check=on_check)
-        trying = min(EDIT_SHARE * seconds, EDIT_SECONDS)
+        trying = min(EDIT_SHARE * limit.seconds, EDIT_SECONDS)
         return with_lines(found, captured, self.request.script, seconds=trying, alone=group_size() == 1)
 
     def _compared(self, found: Diagnosis) -> list[str]:
