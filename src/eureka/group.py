@@ -18,11 +18,12 @@ from eureka.errors import RequestError
 if TYPE_CHECKING:
     from torch import nn
 
-DIAGNOSE_INSTEAD = "call eureka.diagnose in a run with one process, on a checkpoint of this one"
+DIAGNOSE_INSTEAD = "start the script with torchrun … -m eureka diagnose train.py, or diagnose a checkpoint in a run with one process"
 """How a run that trains in several processes is examined."""
 INSTEAD = {
     "eureka.diagnose": DIAGNOSE_INSTEAD,
-    "eureka.race": "race in a run with one process, on a checkpoint of this one",
+    "eureka.race": "start the script with torchrun … -m eureka race train.py, or race a checkpoint in a run with one process",
+    "eureka.attach": "start the script with torchrun … -m eureka diagnose train.py",
     "eureka.clear_start": "call it before init_process_group, on the same batch in every process",
     "Race.apply": "apply the winner in a run with one process, or make its change by hand on every rank",
 }

@@ -1,10 +1,13 @@
-"""Runs a training script under a capture, in a process of its own that a fork server starts: torch is imported only once."""
+"""Training scripts in processes of their own that a fork server starts: torch is imported only once."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import runpy
+import shutil
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,10 +16,75 @@ from pathlib import Path
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
-    ["torch", "torch._dynamo", "sklearn.datasets", "sklearn.model_selection", "eureka.capture.session", __name__]
+    [
+        *("torch", "torch._dynamo", "sklearn.datasets", "sklearn.model_selection", "pytest", __name__),
+        *("eureka.capture.session", "eureka.cli.main", "eureka.doctor.diagnose"),
+    ]
 )
 SECONDS = 60.0
 """A script that takes longer hangs."""
+
+
+# As a command
+
+
+@dataclass
+class Ended:
+    """What a command has printed, and its exit code."""
+
+    code: int | None
+    """None: it was killed after its time"""
+    output: str
+    errors: str
+
+    @property
+    def said(self) -> list[str]:
+        """What `eureka` itself says on standard error."""
+        return [line.removeprefix("eureka: ") for line in self.errors.splitlines() if line.startswith("eureka: ")]
+
+
+class Command:
+    """A command that runs in `folder`: `eureka` with its arguments, or `python` with a script and its arguments."""
+
+    def __init__(self, program: str, arguments: Sequence[str], folder: Path, **environment: str) -> None:
+        self.streams = Path(tempfile.mkdtemp(dir=folder, prefix="streams-"))
+        self.process = SERVER.Process(target=_command, args=(program, list(arguments), folder, environment, self.streams))
+        self.process.start()
+
+    def end(self) -> Ended:
+        """Wait for it."""
+        self.process.join(SECONDS)
+        code = self.process.exitcode
+        self.process.kill()
+        self.process.join()
+        texts = [(self.streams / name).read_text(encoding="utf-8") for name in ("output", "errors")]
+        shutil.rmtree(self.streams)
+        return Ended(code, *texts)
+
+
+def eureka(*arguments: object, folder: Path, **environment: str) -> Ended:
+    """Run `eureka` in a folder, which also keeps its state, and wait for it."""
+    state = {"XDG_STATE_HOME": str(folder / "state")}
+    return Command("eureka", [str(one) for one in arguments], folder, **state | environment).end()
+
+
+def _command(program: str, arguments: list[str], folder: Path, environment: dict[str, str], streams: Path) -> None:
+    for number, name in ((1, "output"), (2, "errors")):
+        os.dup2(os.open(streams / name, os.O_WRONLY | os.O_CREAT), number)
+    os.environ.update(environment)
+    os.chdir(folder)
+    if program == "eureka":
+        sys.argv = ["eureka", *arguments]
+        from eureka.cli.start import main
+
+        main()
+    else:
+        sys.argv = arguments
+        sys.path[0] = str(Path(arguments[0]).absolute().parent)
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+# Under a session
 
 
 @dataclass

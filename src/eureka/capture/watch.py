@@ -121,6 +121,8 @@ class Watch:
         self.tape: Tape | None = None
         """what records, if anything does: optimisers must not get hooks while theirs run, so it is told by the ones here"""
         self.off = self._finished = False
+        self.is_arm = False
+        """whether this process is a fork that tries something"""
         self._on_step = on_step
         self._losses: list[Tensor] = []
         self._scaled: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -145,6 +147,7 @@ class Watch:
     def become(self, on_step: Callable[[Watched], None]) -> None:
         """Watch on in a process that was forked from this one."""
         self._process, self._thread, self._on_step = os.getpid(), threading.get_ident(), on_step
+        self.is_arm = True
 
     def finish(self) -> None:
         """See nothing from here on. An optimiser must not lose its hooks while they run: they go a little later."""

@@ -187,6 +187,7 @@ def _when(at: str | None, after: str | None) -> When:
 
 def run_script(request: ScriptRequest) -> int:
     """Run the script, examine it when its time has come, and return the exit code."""
+    from eureka.capture.fork import end_arm
     from eureka.capture.session import Session
 
     with _own_output(request.json) as output:
@@ -208,8 +209,10 @@ def run_script(request: ScriptRequest) -> int:
         with _asked_by_signals(session.ask), _told_if_idle(session, request.when):
             process = os.getpid()
             code = request.script.run()
-            if os.getpid() != process:
-                os._exit(code)  # a fork, of ours or of the script's: the rest is the parent's
+            if os.getpid() != process:  # a fork, of ours or of the script's: the rest is the parent's
+                if session.watch.is_arm:
+                    end_arm()
+                return code
             examination.ended = True
             session.end()
         return examination.exit_code(code, session)
@@ -328,10 +331,15 @@ class _Examination:
             from eureka.doctor.diagnose import curve_of
             from eureka.report.diagnosis import write_diagnosis
 
-            curve = curve_of(captured.setup.log)
-            write_diagnosis(found, self.request.html, title=self.request.script.title, curve=curve, about=about)
-            parts.append(str(self.request.html))
-            document["report"] = str(self.request.html)
+            curve, page = curve_of(captured.setup.log), self.request.html
+            try:
+                write_diagnosis(found, page, title=self.request.script.title, curve=curve, about=about)
+            except OSError as error:  # a full disk shall not cost the diagnosis
+                self.failed = True
+                say(f"{page} was not written: {error.strerror}.")
+            else:
+                parts.append(str(page))
+                document["report"] = str(page)
         return "\n\n".join(parts) + "\n", document
 
     def _diagnosed(self, captured: Captured, limit: Budget) -> Diagnosis:
