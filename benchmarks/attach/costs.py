@@ -126,7 +126,7 @@ def memory() -> float:
     session = _session(When(step=1))
     session.start()
     train(TAPED)
-    tape, start = session.tape, session._start
+    tape, start = session.tape, session.copies
     assert tape is not None
     assert start is not None
     kept = sum(step.bytes for step in tape.steps)

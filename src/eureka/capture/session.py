@@ -177,7 +177,7 @@ class Session:
         self.kept = ""
         """why the last steps are not kept, or nothing if they are"""
         self.tape: Tape | None = None
-        self._start: CopyStage | None = None
+        self.copies: CopyStage | None = None
         self._main: Watched | None = None
         self._refused_kind = False
         self._reason = ""
@@ -216,7 +216,7 @@ class Session:
         """The loop has ended: examine what was taped, if that has not been done."""
         if self.done:
             return self.stop()
-        tape, start = self.tape, self._start
+        tape, start = self.tape, self.copies
         self.stop()
         if tape is not None and (not tape.steps or self._in_window):
             tape = None
@@ -224,7 +224,7 @@ class Session:
             tape, start, self._main = self._window
             self._reason = "the loop has ended"
         if tape is not None and start is not None:
-            self._start = start
+            self.copies = start
             self._finish(tape, "", went_on=True)
         return None
 
@@ -354,7 +354,7 @@ class Session:
         taken, steps = time.perf_counter() - self._window_began, len(tape.steps)
         usual = (time.monotonic() - self.watch.first_step_at) / max(self._main.steps, 1)
         begun = time.perf_counter()
-        start = self._start
+        start = self.copies
         self._drop_tape()
         if start is not None and not tape.problem:
             self._window = _Window(tape, start, self._main)
@@ -363,7 +363,7 @@ class Session:
     def _drop_tape(self) -> None:
         if self.tape is not None:
             self.tape.stop()
-        self.tape = self.watch.tape = self._start = None
+        self.tape = self.watch.tape = self.copies = None
         self._in_window = False
 
     def _recording(self, main: Watched, memory_share: float) -> Tape:
@@ -380,7 +380,7 @@ class Session:
             raise CaptureError(
                 f"a copy of the model and its optimiser needs {needed / 1e9:.1f} GB, and {free_memory() / 1e9:.1f} GB are free."
             )
-        self._start = CopyStage(subject, optimizers)
+        self.copies = CopyStage(subject, optimizers)
         ends = None if main.optimizer is self.watch.hand else optimizers[self._numbers[-1]]
         tape = self.watch.tape = Tape(subject, optimizers, ends, self._on_taped)
         tape.start()
@@ -433,7 +433,7 @@ class Session:
                     problem = self._agreed(problem)
             except RanksError as error:
                 problem = str(error)
-            self._start = self._window = None
+            self.copies = self._window = None
             if problem or tape is None or proof is None:
                 self._refuse(problem)
             elif self._ranks is None:
@@ -484,7 +484,7 @@ class Session:
         self.refused(f"this run cannot be captured: {problem}", goes_on=False)
 
     def _problem_of(self, tape: Tape | None) -> str:
-        if tape is None or self._start is None:
+        if tape is None or self.copies is None:
             return "nothing was taped"
         if tape.problem:
             return f"step {len(tape.steps)} of the tape cannot be recorded, as {tape.problem}."
@@ -495,11 +495,11 @@ class Session:
     def _proof(self, tape: Tape, went_on: bool) -> tuple[Proof, float]:
         """Replay the tape; return what that has shown, and the seconds of a step."""
         subject, optimizers = tape.subject, tape.optimizers
-        assert self._start is not None
+        assert self.copies is not None
         begun = time.perf_counter()
         try:
             with noticed_effects() as self._effects:
-                proof = prove(tape.steps, self._start, subject, optimizers, went_on=went_on)
+                proof = prove(tape.steps, self.copies, subject, optimizers, went_on=went_on)
         except ReplayError as error:
             raise CaptureError(f"its steps cannot be replayed, as {error}.") from error
         return proof, (time.perf_counter() - begun) / len(tape.steps)
