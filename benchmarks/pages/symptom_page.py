@@ -18,9 +18,9 @@ LEAD = """# Symptom → cause
 eureka diagnose train.py --lr 3e-4
 ```
 
-runs your [training script](howto/script.md) as it is, measures on copies of it, and names the cause. The table is for reading: what people see, and
-what it often is. The same sight has many causes, and a table cannot tell them apart. Every cause here is one that `eureka diagnose` knows by name,
-for a script, a notebook's loop, a Trainer or [a function](howto/diagnose.md).
+runs your [training script](howto/script.md) as it is, measures on copies of it, and names the cause. The table is for reading:
+what people see, and what it often is. The same sight has many causes, and a table cannot tell them apart. Every cause here is
+one that `eureka diagnose` knows by name, for a script, a notebook's loop, a Trainer or [a function](howto/diagnose.md).
 """
 
 

@@ -18,7 +18,7 @@ from eureka.errors import RequestError
 if TYPE_CHECKING:
     from torch import nn
 
-DIAGNOSE_INSTEAD = "start the script with torchrun … -m eureka diagnose train.py, or diagnose a checkpoint in a run with one process"
+DIAGNOSE_INSTEAD = "start the script with torchrun … -m eureka diagnose train.py, or diagnose a checkpoint in one process"
 """How a run that trains in several processes is examined."""
 INSTEAD = {
     "eureka.diagnose": DIAGNOSE_INSTEAD,
