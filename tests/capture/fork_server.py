@@ -72,6 +72,7 @@ def _command(program: str, arguments: list[str], folder: Path, environment: dict
     for number, name in ((1, "output"), (2, "errors")):
         os.dup2(os.open(streams / name, os.O_WRONLY | os.O_CREAT), number)
     os.environ.update(environment)
+    tempfile.tempdir = None  # it is read again from TMPDIR
     os.chdir(folder)
     if program == "eureka":
         sys.argv = ["eureka", *arguments]
@@ -128,7 +129,7 @@ def _tape(script: Path | str, arguments: list[str], folder: Path, at: int, steps
     printed = os.open(folder / "printed.txt", os.O_WRONLY | os.O_CREAT)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
-    os.environ["TMPDIR"] = str(folder)  # where scripts save without --out
+    tempfile.tempdir = str(folder)  # where scripts save without --out
     try:
         _run(script, arguments, folder, at, steps, writer)
     except BaseException:

@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import select
+import shutil
 import signal
 import struct
 import sys
@@ -116,16 +117,18 @@ def fork_arms(watch: Watch, main: Watched, *, steps: int = STEPS, seconds: float
     losses: dict[str, list[float]] = {}
     endings = []
     for name, factor in {WAIT: 1.0, **RATES}.items():
+        scratch = Path(tempfile.mkdtemp(prefix="eureka-"))
         reader, writer = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         child = os.fork()
         if child == 0:
             os.close(reader)
-            _become_arm(watch, main, factor, steps, writer)
+            _become_arm(watch, main, factor, steps, writer, scratch)
             return None
         os.close(writer)
         losses[name], ending = _collected(reader, child, steps, seconds)
+        shutil.rmtree(scratch, ignore_errors=True)
         if ending:
             endings.append(f"{name} {ending}")
     verdicts = tuple(
@@ -167,13 +170,12 @@ def _collected(reader: int, child: int, steps: int, seconds: float) -> tuple[lis
     return found, ending
 
 
-def _become_arm(watch: Watch, main: Watched, factor: float, steps: int, writer: int) -> None:
-    """In a child: change the rate, send each loss, and end after the last step."""
+def _become_arm(watch: Watch, main: Watched, factor: float, steps: int, writer: int, scratch: Path) -> None:
+    """In a child: change the rate, send each loss, and end after the last step; only in `scratch` it may write."""
     torch.set_num_threads(1)  # a forked child hangs in torch's pool of threads
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
-    scratch = Path(tempfile.mkdtemp(prefix="eureka-"))
     confine(scratch)
     forbid_side_effects(scratch)
     optimizer = main.optimizer
