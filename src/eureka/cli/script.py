@@ -307,7 +307,7 @@ class _Examination:
             kept = session.kept or "to keep its last steps would have taken more than 2 % of its time"
             say(
                 f"{ended} after {plural(steps, 'step')}, and was to be examined {_time_of(self.request.when)}. Nothing"
-                f" was examined: {kept}. Give --at with a smaller step."
+                f" was examined: {kept}. Give a step that it comes to, as in --at {max(steps // 2, 1)}."
             )
         return code or 1
 
