@@ -78,7 +78,7 @@ def test_a_function_of_the_users_is_diagnosed(cases: str, tmp_path: Path) -> Non
 
 
 def test_an_object_with_the_same_names_is_taken_and_json_is_one_document(cases: str) -> None:
-    document = json.loads(say(f"{cases}:Held", "--json", "--budget", "60").stdout)
+    document = json.loads(say(f"{cases}:Held", "--json", "--budget", "60s").stdout)
     assert set(document) == {"of", "findings", "checks", "notes", "remedies", "seconds", "step_seconds", "attention"}
     assert document["of"] == f"{cases}:Held"
     assert document["findings"][0]["cause"] == "lr_too_small"
@@ -111,11 +111,11 @@ def test_a_run_goes_on_from_its_checkpoint(tiny: RunConfig, tmp_path: Path) -> N
     train(tiny, tmp_path / "runs" / "one")
     folder = tmp_path / "runs" / "one"
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    found = json.loads(say(folder, "--json", "--budget", "0").stdout)
+    found = json.loads(say(folder, "--json", "--budget", "1steps").stdout)
     assert found["notes"] == ["one at step 24."]
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
     first = sorted((folder / "checkpoints").iterdir())[0]
-    assert json.loads(say(first, "--json", "--budget", "0").stdout)["notes"] == [f"one at step {int(first.stem[5:])}."]
+    assert json.loads(say(first, "--json", "--budget", "1steps").stdout)["notes"] == [f"one at step {int(first.stem[5:])}."]
     with pytest.raises(RequestError, match=r"runs holds 1 run; name one, as in .*one\.$"):
         say(tmp_path / "runs")
 
@@ -155,8 +155,9 @@ def test_a_log_tells_what_it_can_and_what_it_cannot(tmp_path: Path) -> None:
 def test_a_log_needs_no_torch(tmp_path: Path) -> None:
     log = tmp_path / "loss.csv"
     log.write_text("step,loss\n" + "".join(f"{i},2.0\n" for i in range(300)))
-    code = f"import sys\nfrom eureka.cli.diagnose import diagnose\ndiagnose({str(log)!r})\nprint('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    code = "import sys\nfrom eureka.cli.main import run_command\nassert not run_command()\nprint('torch' in sys.modules)"
+    command = [sys.executable, "-c", code, "diagnose", str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.rstrip().endswith("False")
 
 

@@ -81,16 +81,18 @@ def test_the_help_of_start_names_every_start_and_the_default() -> None:
 
 def test_the_help_of_race_says_which_options_are_for_what(tmp_path: Path) -> None:
     told = " ".join(str(race.__doc__).split())
-    found = re.search(r"(--at.*) are for a run folder only; (--seed) is for MODULE:FUNCTION only", told)
+    found = re.search(r"(--out.*) are for a run folder only; (--after.*) for a script only", told)
     assert found is not None
-    of_runs, of_functions = (re.findall(r"--\w+", words) for words in found.groups())
-    values = {"--on": "ray", "--budget": "1m"}
+    of_runs, of_scripts = (re.findall(r"--\w+", words) for words in found.groups())
+    values = {"--on": "ray", "--then": "go"}
     for options, what, why in (
         (of_runs, "module:function", "of a run folder only"),
-        (of_functions, str(tmp_path), "of a function only"),
+        (of_runs, str(tmp_path / "train.py"), "of a run folder only"),
+        (of_scripts, "module:function", "of a training script only"),
+        (of_scripts, str(tmp_path), "of a training script only"),
     ):
         for option in options:
-            done = CliRunner().invoke(app, ["race", what, option, values.get(option, "1")])
-            assert why in str(done.exception)
-    others = {"remedies", "steps", "json", "what"}
-    assert {*inspect.signature(race).parameters} == others | {option.removeprefix("--") for option in of_runs + of_functions}
+            done = CliRunner().invoke(app, ["race", option, values.get(option, "1"), what])
+            assert f"{option}: {why}" in str(done.exception)
+    others = {"context", "what", "module", "remedies", "steps", "at", "seed", "budget", "json"}
+    assert {*inspect.signature(race).parameters} == others | {option.removeprefix("--") for option in of_runs + of_scripts}

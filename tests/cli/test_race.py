@@ -43,13 +43,19 @@ def test_a_function_is_raced_and_told_as_json() -> None:
     assert "The race took 8 training steps over all forks" in shown
 
 
-def test_a_mistake_is_one_sentence() -> None:
+def test_a_mistake_is_one_sentence(tmp_path: Path) -> None:
+    log = tmp_path / "loss.csv"
+    log.touch()
     for words, sentence in (
         (["raced_case:cas"], "unknown function in "),
         (["raced_case:case", "--at", "3"], "--at: of a run folder only, and raced_case:case names a function; leave it out."),
-        (["raced_case:case", "--budget", "1m", "--workers", "2"], "--budget and --workers: of a run folder only"),
+        (["raced_case:case", "--out", "forks", "--workers", "2"], "--out and --workers: of a run folder only"),
+        (["raced_case:case", "--budget", "60"], "--budget 60: expected a time such as 90s, 45m or 2h, or a number of steps"),
         (["raced_case:case", "--on", "ray"], "--on: of a run folder only"),
-        ([__file__], "test_race.py is a file: a race trains on, from a run folder or from what MODULE:FUNCTION returns."),
+        ([str(log)], "loss.csv is a file: a race trains on, from a run folder or from what MODULE:FUNCTION returns."),
+        (["--workers", "2", __file__], "--workers: of a run folder only, and a script was given; leave it out."),
+        ([str(tmp_path), "--at", "plateau"], "--at plateau: of a run folder, expected a step, as in --at 2000."),
+        ([], "give a training script, a run folder, or a function as in my_module:my_case."),
         (["nowhere"], "nowhere is not there; give a folder that `eureka run` has written, or module:function."),
     ):
         with pytest.raises(RequestError, match=sentence):
