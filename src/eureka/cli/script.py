@@ -85,7 +85,7 @@ class TakesScript(TyperCommand):
             one = args[place]
             if one in SCRIPT_OPTIONS:
                 return args[: place + 2], args[place + 2 :]
-            if one.startswith("--module="):
+            if one.startswith(("--module=", "-m")):
                 return args[: place + 1], args[place + 1 :]
             if one == "--" or (one.startswith("-") and len(one) > 1):
                 place += 2 if one in takes_value else 1
