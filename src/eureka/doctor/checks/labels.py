@@ -191,7 +191,11 @@ def _entropy(values: Ints) -> float:
 def _in_samples(views: list[View]) -> str | None:
     """What a forest of trees finds, if that is nothing."""
     found = _samples(views)
-    if found is None or len(found[1]) < LEAST or len(np.unique(found[1])) < 2:
+    if found is None:
+        return None
+    once = _first_places(found[0])
+    found = found[0][once], found[1][once]
+    if len(found[1]) < LEAST or len(np.unique(found[1])) < 2:
         return None
     own, usual, error = _likeliness(*found)
     if own > usual + SEEN * error:
@@ -200,6 +204,12 @@ def _in_samples(views: list[View]) -> str | None:
         f"A forest of trees finds no relation between inputs and labels in {len(found[1]):,} samples: to the right labels of"
         f" those that it has not seen it gives a probability of {percent(own)}, and to labels in another order {percent(usual)}."
     )
+
+
+def _first_places(features: Floats) -> Ints:
+    """Where each row occurs first, in order: knowing a row by heart says nothing of how inputs and labels are related."""
+    places: Ints = np.sort(np.unique(features, axis=0, return_index=True)[1])
+    return places
 
 
 def _samples(views: list[View], *, counted: bool = True) -> tuple[Floats, Ints] | None:
@@ -252,7 +262,11 @@ def _in_values(views: list[View], after: int) -> str | None:
     if len(pairs) < len(views) or len({(x.dim(), x.shape[2:], y.shape[1:]) for x, y in pairs}) != 1:
         return None
     x, y = (torch.cat(parts)[:MOST] for parts in (_filled([x for x, _ in pairs]), [y for _, y in pairs]))
-    if len(x) != len(y) or len(x) < LEAST:
+    if len(x) != len(y):
+        return None
+    once = torch.from_numpy(_first_places(x.float().flatten(1).cpu().numpy()))
+    x, y = x[once.to(x.device)], y[once.to(y.device)]
+    if len(x) < LEAST:
         return None
     series = y.dim() == 3 and x.dim() == 3 and y.shape[1] == x.shape[1]
     places = [y.shape[1] // 2, y.shape[1] - 1] if series else [0]
