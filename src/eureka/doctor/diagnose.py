@@ -204,7 +204,8 @@ def _check_all(exam: Exam, limit: Limit, on_check: Callable[[str], None]) -> tup
         except Exception as error:  # one check that fails does not stop the others
             if not {"base", "still"} & vars(exam).keys():  # not even the user's own steps can be made
                 raise _of_the_users(error) from error
-            why = f"{type(error).__name__}: {error}"
+            lines = str(error).strip().splitlines()  # torch adds pages of its dispatcher's keys
+            why = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
         records.append(CheckRecord(name=check.name, seconds=time.perf_counter() - start, skipped=why))
     return findings, records
 
