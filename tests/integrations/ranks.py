@@ -97,7 +97,7 @@ def small_race(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> Race:
 def refusals(race: Race, model: nn.Module) -> dict[str, Any]:
     """Every entry point, of a race that was run on this model before the group began too."""
     before = digest(model)
-    calls = entry_points(model) | {"Race.apply": race.apply}
+    calls = entry_points(model) | {"Race.apply": race.apply, "eureka.attach": eureka.attach}
     sentences = {name: refusal(call) for name, call in calls.items()}
     return {"winner": race.winner, "sentences": sentences, "kept": digest(model) == before}
 

@@ -87,7 +87,7 @@ def test_in_a_group_every_entry_point_refuses_in_a_sentence_on_both_ranks_and_ch
     for rank in (answers["refusals"] for answers in both):
         assert rank["kept"]
         assert rank["winner"] == "rate_x1000", "there is something to apply"
-        assert set(rank["sentences"]) == {*VERBS, "Race.apply"} == set(INSTEAD)
+        assert set(rank["sentences"]) == {*VERBS, "Race.apply", "eureka.attach"} == set(INSTEAD)
         for verb, sentence in rank["sentences"].items():
             assert sentence.startswith(f"{verb} {IN_A_SENTENCE}")
             assert sentence.count(". ") == 0
