@@ -136,10 +136,10 @@ def prove(
 
 
 def _is_wrapped(target: Any) -> bool:
-    compiled = isinstance(target, nn.Module) and any(
-        getattr(one, "_compiled_call_impl", None) is not None for one in target.modules()
-    )
-    return isinstance(target, nn.Module) and (bare(target) is not target or compiled)
+    """Whether a module runs in another way than its copies do: compiled or distributed."""
+    if not isinstance(target, nn.Module):
+        return False
+    return bare(target) is not target or any(getattr(one, "_compiled_call_impl", None) is not None for one in target.modules())
 
 
 def _run(steps: Sequence[TapedStep], stage: Stage) -> list[list[Backward]]:

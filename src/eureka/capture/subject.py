@@ -136,6 +136,8 @@ def refuse_kind(modules: Iterable[nn.Module], tensors: Iterable[Any]) -> str:
             return "DeepSpeed makes the steps and splits the optimiser, so a step cannot be repeated on a copy."
         if any(package == "megatron" for _, package in kinds):
             return "Megatron splits the model over processes, so no process has a model to copy."
+        if isinstance(module, torch.jit.ScriptModule):
+            return "the model is scripted or traced by torch.jit, and its copies run other code; leave torch.jit out for this."
         if "SyncBatchNorm" in names:
             return "SyncBatchNorm talks to the other processes in every forward pass, so one process cannot examine a copy."
     for tensor in tensors:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import _SingleLevelFunction
 from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -111,6 +112,13 @@ class Tape:
         self._undo.enter_context(_replaced(torch.autograd, "backward", self._backward(torch.autograd.backward)))
         self._undo.enter_context(_replaced(Tensor, "backward", self._tensor_backward(Tensor.backward)))
         self._undo.enter_context(_replaced(torch.autograd, "grad", self._grad(torch.autograd.grad)))
+        self._undo.enter_context(
+            _added(
+                _SingleLevelFunction,
+                "apply",
+                classmethod(lambda function, *args, **kwargs: self._apply(function, *args, **kwargs)),
+            )
+        )
         self._undo.enter_context(_replaced(Optimizer, "zero_grad", self._zero_grad(Optimizer.zero_grad)))
         self._undo.enter_context(_replaced(torch.amp.GradScaler, "scale", self._scale(torch.amp.GradScaler.scale)))
         self._undo.enter_context(_replaced(torch.amp.GradScaler, "unscale_", self._unscale(torch.amp.GradScaler.unscale_)))
@@ -372,7 +380,7 @@ class Tape:
             tensor: Tensor, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
         ) -> None:
             if self.is_recording():
-                torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+                torch.autograd.backward(tensor, gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
             else:
                 original(tensor, gradient, retain_graph, create_graph, inputs)
 
@@ -398,7 +406,9 @@ class Tape:
         given = grad_tensors[0] if isinstance(grad_tensors, list | tuple) else grad_tensors
         gradient = None if given is None else self._datum("gradient", given)
         value = unscaled.detach().clone()
-        self._open[-1].append(Backward(encoded, gradient, value, scale, retain=bool(kwargs.get("retain_graph")), line=line))
+        self._open[-1].append(
+            Backward(encoded, gradient, value, scale, retain=bool(args[0] if args else kwargs.get("retain_graph")), line=line)
+        )
         self._step.micro += 1
         return None
 
@@ -413,6 +423,17 @@ class Tape:
                 return self.record_function(original, args, kwargs)
 
         return grad
+
+    def _apply(self, function: type, *args: Any, **kwargs: Any) -> Any:
+        """A function with a backward of its own is a call like others, also outside of modules.
+
+        It stands below the `apply` that scripts see, as they keep that one under names of their own.
+        """
+        apply = super(_SingleLevelFunction, function).apply  # type: ignore[misc]
+        if not self.is_recording():
+            return apply(*args, **kwargs)
+        with self._paused():
+            return self.record_function(apply, args, kwargs)
 
     def _zero_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -671,6 +692,16 @@ def _replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _added(holder: type, name: str, value: Any) -> Iterator[None]:
+    """Give a class a member that it inherits otherwise."""
+    setattr(holder, name, value)
+    try:
+        yield
+    finally:
+        delattr(holder, name)
+
+
+@contextlib.contextmanager
 def _replaced_everywhere(original: Any, wrap: Callable[[Any], Any]) -> Iterator[None]:
     """Replace a function in every module that has it, as `from torch.nn.utils import clip_grad_norm_` copies the name."""
     wrapped, places = wrap(original), []
@@ -716,7 +747,7 @@ def _writes_in_place(name: str, kwargs: Mapping[str, Any]) -> bool:
 def _signature(function: Any) -> tuple[str, ...]:
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
+    except Exception:  # torch.jit's scripted modules raise what they like
         return ()
     return tuple(one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
 
@@ -724,7 +755,7 @@ def _signature(function: Any) -> tuple[str, ...]:
 def _parameter_names(function: Any, count: int) -> list[str]:
     """What the positional arguments of a call are called."""
     if isinstance(function, nn.Module):
-        names = _signature(type(bare(function)).forward)[1:]
+        names = () if isinstance(function, torch.jit.ScriptModule) else _signature(type(bare(function)).forward)[1:]
         short = type(function).__name__.lower()
     else:
         names = _signature(function) if inspect.isfunction(function) else ()

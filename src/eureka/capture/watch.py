@@ -130,7 +130,9 @@ class Watch:
         self._by_id: dict[int, Watched] = {}
         self._depth = 0
         self._before = 0
-        self._thread, self._process = threading.get_ident(), os.getpid()
+        self._thread: int | None = None
+        """the thread that trains: the first one that calls backward"""
+        self._process = os.getpid()
         self._undo = contextlib.ExitStack()
 
     def start(self) -> None:
@@ -172,7 +174,8 @@ class Watch:
         return [one for one in self.watched if one.optimizer is not None and (one is main or one.round == main.round > 0)]
 
     def _is_here(self) -> bool:
-        return threading.get_ident() == self._thread and os.getpid() == self._process
+        """Return whether this is the process and the thread that train."""
+        return self._thread in (None, threading.get_ident()) and os.getpid() == self._process
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -182,6 +185,7 @@ class Watch:
             if self._finished and self._is_here():
                 self.stop()
             if not self.off and self._is_here():
+                self._thread = threading.get_ident()
                 roots = [tensors] if isinstance(tensors, Tensor) else list(tensors) if isinstance(tensors, list | tuple) else []
                 for root in roots:
                     if isinstance(root, Tensor):
