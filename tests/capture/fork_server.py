@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import runpy
@@ -71,6 +72,7 @@ def eureka(*arguments: object, folder: Path, **environment: str) -> Ended:
 def _command(program: str, arguments: list[str], folder: Path, environment: dict[str, str], streams: Path) -> None:
     for number, name in ((1, "output"), (2, "errors")):
         os.dup2(os.open(streams / name, os.O_WRONLY | os.O_CREAT), number)
+    faulthandler.dump_traceback_later(0.9 * SECONDS)  # where it hangs
     os.environ.update(environment)
     tempfile.tempdir = None  # it is read again from TMPDIR
     os.chdir(folder)
@@ -129,6 +131,7 @@ def _tape(script: Path | str, arguments: list[str], folder: Path, at: int, steps
     printed = os.open(folder / "printed.txt", os.O_WRONLY | os.O_CREAT)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
+    faulthandler.dump_traceback_later(0.9 * SECONDS)  # where it hangs
     tempfile.tempdir = str(folder)  # where scripts save without --out
     try:
         _run(script, arguments, folder, at, steps, writer)
@@ -141,7 +144,7 @@ def _tape(script: Path | str, arguments: list[str], folder: Path, at: int, steps
 def _run(script: Path | str, arguments: list[str], folder: Path, at: int, steps: int, writer: Connection) -> None:
     import torch
 
-    from eureka.capture.script import Script, StopScript
+    from eureka.capture.script import Script
     from eureka.capture.session import Captured, Session, When
 
     torch.set_num_threads(1)
@@ -150,11 +153,11 @@ def _run(script: Path | str, arguments: list[str], folder: Path, at: int, steps:
     def examine(captured: Captured) -> None:
         taped.loss_exact, taped.step_exact = captured.proof.loss_exact, captured.proof.step_exact
         taped.steps = captured.steps
-        raise StopScript(0)
+        raise SystemExit(0)
 
     def refused(sentence: str, *, goes_on: bool) -> None:
         taped.refusals.append(sentence)
-        raise StopScript(1)
+        raise SystemExit(1)
 
     session = Session(When(step=at), examine, refused, steps=steps)
     session.start()

@@ -135,7 +135,8 @@ def test_ranks_that_were_examined_end_with_the_bits_of_undisturbed_ones(tmp_path
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     ours = ["-m", "eureka", "diagnose", "--at", "10", "--then", "go", "--budget", "100steps"]
     done = run(examined, *torchrun, *ours, "train.py", seconds=2 * SECONDS)
-    assert [rank.end().code for rank in ranks] == [0, 0]
+    ended = [rank.end() for rank in ranks]
+    assert [one.code for one in ended] == [0, 0], ended
     assert len(re.findall("every loss and all weights came out with the same bits", done.stdout)) == 1  # rank 0 speaks
     ends = [folder / f"rank{rank}" / "end.pt" for folder in (alone, examined) for rank in range(2)]
     digests = [digest(end) for end in ends]

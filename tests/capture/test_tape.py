@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import _SingleLevelFunction
 from torch.optim import SGD, Adam, Optimizer
 from torch.optim import optimizer as torch_optimizer
 from torch.overrides import _get_current_function_mode_stack as function_modes
@@ -185,29 +186,50 @@ class Doubled(torch.autograd.Function):
         return 2 * gradient
 
 
-def test_a_custom_function_outside_of_modules_is_refused_by_its_name_and_line(caplog: pytest.LogCaptureFixture) -> None:
-    model = small()
+class Doubling(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return Doubled.apply(x)  # type: ignore[no-untyped-call, no-any-return]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_function_with_a_backward_of_its_own_is_taped_inside_and_outside_of_modules(inside: bool) -> None:
+    model = nn.Sequential(small(), Doubling()) if inside else small()
     optimizer = SGD(model.parameters(), lr=0.1)
     with attached() as run:
         for _ in range(STEPS):
             optimizer.zero_grad()
-            Doubled.apply(loss_of(model)).backward()  # type: ignore[no-untyped-call]
+            loss = loss_of(model)
+            (loss if inside else Doubled.apply(loss)).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    with pytest.raises(WorkError, match=r"\(DoubledBackward\) .* a custom autograd\.Function .*, at test_tape\.py:\d+"):
+    proof = proof_of(run)
+    assert (proof.loss_exact, proof.step_exact) == (True, True)
+
+
+def test_a_graph_from_before_the_tape_is_refused_by_its_operation_and_line(caplog: pytest.LogCaptureFixture) -> None:
+    model, factor = small(), torch.ones((), requires_grad=True)
+    doubled = 2 * factor  # once
+    optimizer = SGD([*model.parameters(), factor], lr=0.1)
+    with attached() as run:
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            (loss_of(model) * doubled).backward(retain_graph=True)  # type: ignore[no-untyped-call]
+            optimizer.step()
+    with pytest.raises(WorkError, match=r"\(MulBackward0\) comes from outside of modules .*, at test_tape\.py:\d+"):
         _ = run.setup
     assert len(caplog.records) == 1  # the same sentence
     assert len(run.curve) == STEPS
 
 
-def test_a_custom_function_inside_of_a_module_is_taped() -> None:
-    class Doubling(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return Doubled.apply(x)  # type: ignore[no-untyped-call, no-any-return]
-
-    model = nn.Sequential(small(), Doubling())
+def test_a_backward_of_several_tensors_at_once_is_refused() -> None:
+    model = small()
+    optimizer = SGD(model.parameters(), lr=0.1)
     with attached() as run:
-        train(model, SGD(model.parameters(), lr=0.1))
-    assert (proof_of(run).loss_exact, proof_of(run).step_exact) == (True, True)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            torch.autograd.backward([loss_of(model), loss_of(model)])
+            optimizer.step()
+    with pytest.raises(WorkError, match=r"backward is called on 2 tensors at once, at test_tape\.py:\d+"):
+        _ = run.setup
 
 
 def test_a_fault_of_the_recording_ends_the_recording_and_not_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,6 +267,7 @@ def test_nothing_of_ours_is_left_after_the_block(steps: int) -> None:
             torch.amp.GradScaler.unscale_,
             torch.autocast.__enter__,
             torch.autocast.__exit__,
+            "apply" in vars(_SingleLevelFunction),
             nn.utils.clip_grad_norm_,
             nn.utils.clip_grad_value_,
             list(torch_optimizer._global_optimizer_pre_hooks.values()),

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -70,7 +71,7 @@ class Forked:
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON value."""
         return {
-            "losses": {name: [loss if loss == loss else None for loss in losses] for name, losses in self.losses.items()},
+            "losses": {name: [loss if isfinite(loss) else None for loss in losses] for name, losses in self.losses.items()},
             "verdicts": [one.to_json() for one in self.verdicts],
             "summary": self.summary,
             "notes": list(self.endings),

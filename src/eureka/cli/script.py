@@ -295,7 +295,7 @@ class _Examination:
 
     def exit_code(self, code: int, session: Session) -> int:
         """Return that of the command: the script's own, unless what was asked for was not done."""
-        if session.examined and not self.failed:
+        if session.examined and not self.failed and not self.refusal:
             return code  # examined, here or on the first rank
         if self.refusal or self.failed:
             return code or 1
