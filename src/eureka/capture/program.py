@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from eureka.capture.lines import Line
 from eureka.capture.subject import bare
+from eureka.forks.generators import restorer
 
 SYNC = "require_backward_grad_sync"
 """The attribute of DistributedDataParallel that no_sync() switches."""
@@ -357,17 +358,22 @@ class Randomness:
     cuda_states: tuple[Tensor, ...] = ()
     python_state: Any = None
     numpy_state: Any = None
+    others: tuple[Callable[[], object], ...] = ()
+    """what puts the script's own generators back"""
 
     @classmethod
-    def now(cls, *, whole: bool = False) -> Randomness:
+    def now(cls, *, whole: bool = False, generators: Sequence[Any] = ()) -> Randomness:
         cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
         if not whole:
             return cls(torch.get_rng_state(), cuda)
         numpy = sys.modules.get("numpy")
-        return cls(torch.get_rng_state(), cuda, random.getstate(), None if numpy is None else numpy.random.get_state())
+        states = random.getstate(), None if numpy is None else numpy.random.get_state()
+        return cls(torch.get_rng_state(), cuda, *states, others=tuple(restorer(one) for one in generators))
 
     def restore(self) -> None:
         torch.set_rng_state(self.torch_state)
+        for put_back in self.others:
+            put_back()
         if self.cuda_states:
             torch.cuda.set_rng_state_all(list(self.cuda_states))
         if self.python_state is not None:

@@ -15,10 +15,6 @@ from eureka.errors import RequestError
 OUR_FOLDER = str(Path(__file__).parents[1])
 
 
-class StopScript(SystemExit):
-    """Ends the script between two steps: its `finally` blocks run."""
-
-
 class Script:
     """A script or module with its own arguments.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple, Protocol
@@ -19,9 +21,8 @@ from eureka.capture.lines import Line
 from eureka.capture.program import ReplayError, TapedStep
 from eureka.capture.prove import CopyStage, Proof, TapedTraining, programs, prove
 from eureka.capture.ranks import Ranks, RanksError
-from eureka.capture.script import StopScript
 from eureka.capture.source import source_rows
-from eureka.capture.subject import Subject, bare, refuse_kind, size_in_bytes
+from eureka.capture.subject import Subject, bare, held_beside, refuse_kind, size_in_bytes
 from eureka.capture.tape import Tape
 from eureka.capture.watch import Watch, Watched
 from eureka.errors import EurekaError, WorkError
@@ -36,6 +37,8 @@ TAPED_STEPS = 32
 """Steps that are taped once it is asked."""
 LATEST_STEP, LATEST_SECONDS = 2_000, 600.0
 """When a loss that has come to no plateau is looked at all the same."""
+NEW_OPTIMIZER_STEPS = 3
+"""Steps of an optimiser that began while others were taped, after which it is taped with them."""
 SETTLED = 20
 """Steps after which every optimiser of the script is taken to have stepped."""
 NONFINITE_STEPS = 3
@@ -180,7 +183,9 @@ class Session:
         self.copies: CopyStage | None = None
         self._main: Watched | None = None
         self._refused_kind = False
-        self._reason = ""
+        self._reason = self._pending = ""
+        self._foreign = 0
+        """steps of an optimiser that is not taped, while it is taped"""
         self._window: _Window | None = None
         self._in_window = False
         self._window_costs: list[float] = []
@@ -248,7 +253,10 @@ class Session:
     # Between two steps
 
     def _on_step(self, watched: Watched) -> None:
-        if self.done or self.tape is not None:
+        if self.done:
+            return
+        if self.tape is not None:
+            self._look_beside(self.tape, watched)
             return
         try:
             self._look(watched)
@@ -256,6 +264,18 @@ class Session:
             raise
         except Exception as error:  # whatever is wrong here must not end the user's run
             self._refuse(_first_line(error))
+
+    def _look_beside(self, tape: Tape, watched: Watched) -> None:
+        """A script that makes new optimisers while it is taped is taped anew: the old ones may never step again."""
+        if any(one is watched.optimizer for one in tape.optimizers) or self._ranks is not None:
+            return
+        self._foreign += 1
+        if self._foreign >= NEW_OPTIMIZER_STEPS:
+            self._foreign, in_window = 0, self._in_window
+            self._drop_tape()
+            if not in_window:
+                self.say(f"step {watched.steps:,} of a new optimiser: the steps that were taped before are dropped.")
+            self._main = None
 
     def _look(self, watched: Watched) -> None:
         """Decide after a step whether the next ones are taped."""
@@ -275,17 +295,23 @@ class Session:
             )
             return None
         main = self.main
-        if main is not watched:
+        if main is None:
+            return None
+        if main is watched and not self._pending and self._failed is None:
+            self._pending = self._why_now(watched)
+        last = self.watch.partners(main)[-1]
+        if watched is not last:  # a step of the loop ends with the last optimiser that steps after one backward
             return None
         if self._failed is not None:  # here; the other ranks tape, and learn of it when they have
             if watched.steps >= self._failed[0]:
                 self._finish(None, self._failed[1], went_on=False)
             return None
-        if not (why := self._why_now(watched)):
+        watched = main
+        if not self._pending:
             if self._ranks is None and self._window_is_due(watched):
                 self._begin_window(watched)
             return None
-        self._reason = why
+        self._reason = self._pending
         if self.forked is not None:
             return self._fork(watched, self.forked)
         self.say(f"step {watched.steps:,}: {self._reason}; the next {plural(self.steps, 'step')} are taped.")
@@ -419,7 +445,8 @@ class Session:
             problem: why not
             went_on: whether the run has made steps since the last taped one, so that its weights do not compare
         """
-        with self.watch.paused(), kept_random_state():  # even importing a package may draw
+        with self.watch.paused(), kept_random_state(), self._kept_beside(tape), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of copies; the script's own run has told them
             proof, seconds = None, 0.0
             try:
                 problem = self._agreed(problem or self._problem_of(tape))
@@ -441,6 +468,16 @@ class Session:
             else:
                 self._examine_in_turn(self._ranks, tape, proof, seconds)
 
+    @contextlib.contextmanager
+    def _kept_beside(self, tape: Tape | None) -> Iterator[None]:
+        """Afterwards, what forward passes hold besides weights, such as counters and generators, is as it was."""
+        held = None if tape is None else held_beside(tape.subject, tape.optimizers)
+        try:
+            yield
+        finally:
+            if held is not None:
+                held.put_back()
+
     def _agreed(self, problem: str) -> str:
         return problem if self._ranks is None else self._ranks.agree(problem)
 
@@ -460,7 +497,7 @@ class Session:
             with ranks.others_wait() as tell, examining_alone():
                 try:
                     return self._examine(tape, proof, seconds)
-                except StopScript as stop:
+                except SystemExit as stop:
                     tell(f"stop {stop.code}")
                     raise
         try:
@@ -470,7 +507,7 @@ class Session:
         self.examined = True
         self._watch_no_more()
         if verdict == "stop":
-            raise StopScript(int(code))
+            raise SystemExit(int(code))
         return None
 
     def _watch_no_more(self) -> None:
@@ -579,7 +616,7 @@ class Session:
         main = self._main
         assert main is not None
         own = tape.optimizers.index(main.optimizer)  # type: ignore[arg-type]
-        if self.wanted is not None or len(self._numbers) == 1:
+        if len(self._numbers) == 1:
             return [own]
         trained = [{id(one) for group in tape.optimizers[n].param_groups for one in group["params"]} for n in self._numbers]
         for call in (

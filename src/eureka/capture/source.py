@@ -70,7 +70,7 @@ def _different(array: Any) -> int:
 
 def _holds(array: Any, row: Tensor) -> bool:
     """Whether a row occurs in an array, in whatever type of numbers the array has."""
-    if tuple(array.shape[1:]) != tuple(row.shape) or array.nbytes > MOST_BYTES:
+    if tuple(array.shape[1:]) != tuple(row.shape) or array.nbytes > MOST_BYTES or row.is_complex():
         return False
     tensor = array.detach().cpu() if isinstance(array, Tensor) else torch.from_numpy(array)
     tensor = tensor.to(row.dtype).reshape(len(tensor), -1)

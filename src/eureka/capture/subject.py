@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from eureka.capture.lines import name_in_script
+from eureka.forks.held import Held, functions_of
 
 WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 """Modules that run another one as it is, but distributed or compiled."""
@@ -114,6 +116,14 @@ class Subject:
         return found
 
 
+def held_beside(subject: Subject, optimizers: Sequence[torch.optim.Optimizer]) -> Held:
+    """Keep what the methods of the script's own modules refer to besides the modules: counters, logs, generators."""
+    classes = {type(one) for one in subject.root.modules() if not type(one).__module__.startswith("torch.")}
+    methods = [one for cls in classes for one in vars(cls).values() if isinstance(one, types.FunctionType)]
+    modules = [bare(one) for one in _modules()]
+    return Held([*methods, *functions_of(subject.root)], except_=[*modules, *optimizers, *subject.root.parameters()])
+
+
 def _modules() -> list[nn.Module]:
     # `isinstance` would ask proxies for their class, which may run code of the user's.
     return [one for one in gc.get_objects() if issubclass(type(one), nn.Module) and "_modules" in vars(one)]
@@ -141,6 +151,8 @@ def refuse_kind(modules: Iterable[nn.Module], tensors: Iterable[Any]) -> str:
         if "SyncBatchNorm" in names:
             return "SyncBatchNorm talks to the other processes in every forward pass, so one process cannot examine a copy."
     for tensor in tensors:
+        if getattr(tensor, "_post_accumulate_grad_hooks", None):
+            return "a hook acts on gradients as backward leaves them (register_post_accumulate_grad_hook), and copies have none."
         if type(tensor).__name__ == "DTensor":
             return "the weights are split over processes (DTensor), so no process has a model to copy."
         if isinstance(tensor, Tensor) and tensor.device.type == "xla":

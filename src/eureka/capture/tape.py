@@ -50,7 +50,7 @@ from eureka.capture.program import (
     map_structure,
     tensors_in,
 )
-from eureka.capture.subject import Subject, bare
+from eureka.capture.subject import Subject, bare, held_beside
 
 DATA = Tensor.data.__get__  # type: ignore[attr-defined]
 NOT_RECORDED = frozenset({"backward", "requires_grad_", "retain_grad", "register_hook", "__set__", "__delete__"})
@@ -83,6 +83,8 @@ class Tape:
         self.problem = ""
         self.model_line: Line | None = None
         self.backward_line: Line | None = None
+        self._generators = held_beside(subject, optimizers).generators
+        self._group_sizes = [[len(group["params"]) for group in one.param_groups] for one in self.optimizers]
         self._thread = threading.get_ident()
         self._mode = _Listener(self)
         self._active = self._stopped = False
@@ -208,7 +210,7 @@ class Tape:
         # The call may write into its arguments, so they are copied first; without gradient it is rarely kept.
         encoded = self._encode_call(module, args, kwargs) if torch.is_grad_enabled() else None
         buffers = {id(one): one._version for one in module.buffers()}
-        return _Before(Randomness.now(whole=True), self._environment(), encoded, buffers)
+        return _Before(Randomness.now(whole=True, generators=self._generators), self._environment(), encoded, buffers)
 
     def _after_module(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any], before: _Before, result: Any) -> None:
         outputs, graded = tensors_in(result), torch.is_grad_enabled()
@@ -248,6 +250,8 @@ class Tape:
         if name == "__get__" and function == DATA:
             self._expose(args[0])
             return None
+        if name == "register_hook" and isinstance(args[0], Tensor) and self._produced.get(args[0]) is not None:  # type: ignore[no-untyped-call]
+            self._fail(f"a hook on a tensor changes gradients{at_line()}")
         if not torch.is_grad_enabled() or name in NOT_RECORDED:
             return None
         given = tensors_in((args, kwargs))
@@ -506,6 +510,8 @@ class Tape:
         self._deactivate()
         self._notice_gradients()
         self._notice_writes()
+        if [len(group["params"]) for group in optimizer.param_groups] != self._group_sizes[number]:
+            self._fail("the script gives its optimiser other parameters meanwhile")
         settings = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         update = Update(number, _copied_settings(settings))
         self._open[-1].append(update)

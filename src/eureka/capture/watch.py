@@ -53,8 +53,8 @@ class Watched:
     detector: OnlineDetector = field(default_factory=OnlineDetector)
     event: Event | None = None
     """the last one"""
-    round: int = 0
-    """how many times backward had run at its last step"""
+    rounds: deque[int] = field(default_factory=lambda: deque([0], maxlen=2))
+    """how many times backward had run at its last two steps"""
     nonfinite: int = 0
     """losses in a row that are no finite number"""
     waiting: deque[tuple[int, Tensor, Any]] = field(default_factory=deque)
@@ -171,7 +171,8 @@ class Watch:
 
     def partners(self, main: Watched) -> list[Watched]:
         """Return the optimisers that step after the same backward as `main`, in the order of their steps, itself included."""
-        return [one for one in self.watched if one.optimizer is not None and (one is main or one.round == main.round > 0)]
+        alive = [one for one in self.watched if one.optimizer is not None]
+        return [one for one in alive if one is main or (set(one.rounds) & set(main.rounds)) - {0}]
 
     def _is_here(self) -> bool:
         """Return whether this is the process and the thread that train."""
@@ -303,7 +304,7 @@ class Watch:
             self.first_step_at = time.monotonic()
         watched.loss_name = watched.loss_name or getattr(self, "_last_name", "")
         watched.steps += 1
-        watched.round = self.backwards
+        watched.rounds.append(self.backwards)
         if optimizer is self.hand:
             watched.kind = "updates by hand"
         else:

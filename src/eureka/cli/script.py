@@ -253,18 +253,14 @@ class _Examination:
 
     def refuse(self, sentence: str, *, goes_on: bool) -> None:
         """Say that the run cannot be captured; end it if nothing else is wanted of it."""
-        from eureka.capture.script import StopScript
-
         self.refusal = sentence
         say(sentence)
         if not goes_on and not self.ended and self.request.then == "stop":
             say("the script is ended here; --then go lets it go on. Other ways: --fork, or eureka diagnose MODULE:FUNCTION.")
-            raise StopScript(1)
+            raise SystemExit(1)  # between two steps: `finally` blocks of the script run
 
     def examine(self, captured: Captured) -> None:
         """Diagnose and race the captured run, between two of its steps."""
-        from eureka.capture.script import StopScript
-
         try:
             with contextlib.redirect_stdout(None):  # what the script's modules print on copies
                 text, document = self._examined(captured)
@@ -279,19 +275,17 @@ class _Examination:
             self.output.flush()
         if self.request.then == "stop" and not self.ended:
             say(f"the script is ended here, at step {captured.at_step:,}; --then go lets it go on.")
-            raise StopScript(1 if self.failed else 0)
+            raise SystemExit(1 if self.failed else 0)
 
     def tell_forked(self, forked: Forked) -> None:
         """Report what forks of the process came to."""
-        from eureka.capture.script import StopScript
-
         document = {"of": self.request.script.title, "forked": forked.to_json()}
         name = self.request.script.title
         self.output.write(as_json(document) if self.request.json else f"{name}, forked:\n\n{forked}\n")
         self.output.flush()
         if self.request.then == "stop":
             say("the script is ended here; --then go lets it go on.")
-            raise StopScript(0)
+            raise SystemExit(0)
 
     def exit_code(self, code: int, session: Session) -> int:
         """Return that of the command: the script's own, unless what was asked for was not done."""

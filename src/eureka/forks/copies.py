@@ -39,6 +39,7 @@ def deep_copies(model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Opti
             # A scheduler puts its own `step` over the one of the class: it counts the user's steps, not those of a copy.
             if name not in vars(new_optimizer) and not (callable(value) and hasattr(type(optimizer), name)):
                 setattr(new_optimizer, name, copy.deepcopy(value, memo))
+        _copy_gradient_hooks(model, new_model)
         _Rebinding(memo).rebind([new_model, new_optimizer])
     except _UncopiedError as error:
         raise RequestError(f"{type(model).__name__} cannot be copied {error}.") from error
@@ -47,6 +48,14 @@ def deep_copies(model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Opti
         where = f" because of its attribute {name}" if of_a_tensor and (name := _culprit(model)) else ""
         raise RequestError(f"{type(model).__name__} cannot be copied{where} ({type(error).__name__}: {error}).") from error
     return new_model, new_optimizer
+
+
+def _copy_gradient_hooks(model: nn.Module, copied: nn.Module) -> None:
+    """What `parameter.register_hook` was given changes each gradient; torch leaves it out of copies."""
+    for one, other in zip(model.parameters(), copied.parameters(), strict=True):
+        for hook in (getattr(one, "_backward_hooks", None) or {}).values():
+            if other.requires_grad:
+                other.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 def computed_tensors(model: Any) -> Iterator[Tensor]:

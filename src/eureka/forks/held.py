@@ -51,6 +51,11 @@ class Held:
             self._left.append(one)
             waiting.extend(self._keep(one))
 
+    @property
+    def generators(self) -> list[Any]:
+        """The generators of random numbers among them."""
+        return [one for one in self._left if is_generator(one)]
+
     def put_back(self) -> None:
         for restore in self._restore:
             restore()
@@ -145,7 +150,9 @@ def functions_of(model: nn.Module) -> Iterator[Any]:
 
 
 def _is_own(one: Any) -> bool:
-    """Whether a function or class is the user's own, not an installed package's."""
+    """Whether a function or class is the user's own, not an installed package's, and not ours."""
+    if (getattr(one, "__module__", None) or "").startswith("eureka."):
+        return False
     try:
         file = inspect.getfile(one)
     except (TypeError, OSError):
