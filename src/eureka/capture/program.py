@@ -641,10 +641,9 @@ def slice_of(
                 kept.append(Update(action.optimizer, action.settings, action.closure))
         elif place > last >= 0:
             continue  # what comes after the update is the next step's
-        elif isinstance(action, ResetGradients):
-            if names & set(action.names):
-                kept.append(action)
-                dropped |= set(action.names)
+        elif isinstance(action, ResetGradients):  # also of weights that are held: theirs would pile up
+            kept.append(action)
+            dropped |= set(action.names)
         elif isinstance(action, Clip):
             if names & set(action.names):
                 kept.append(Clip(action.function, tuple(one for one in action.names if one in names), action.args, action.kwargs))

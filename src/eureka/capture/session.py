@@ -75,6 +75,8 @@ class Captured:
     optimizer_line: Line | None
     optimizers: tuple[str, ...]
     """a sentence on each optimiser, the chosen one first"""
+    examined: int
+    """how many of them, the first ones"""
     notes: tuple[str, ...]
     reason: str
     """why it was captured at this step"""
@@ -86,8 +88,9 @@ class Captured:
         places = [("the model is called", self.model_line), ("backward", self.backward_line)]
         where = ", ".join(f"{what} at {line}" for what, line in places if line is not None)
         lines = [f"{title}, taped up to step {self.at_step:,}: {self.reason}."]
-        chosen, *others = self.optimizers
-        lines.append(f"Optimiser {chosen}" + (f"; {where}." if where else "."))
+        chosen, others = self.optimizers[: self.examined], self.optimizers[self.examined :]
+        together = "Examined together, optimisers " if len(chosen) > 1 else "Optimiser "
+        lines.append(together + " and ".join(chosen) + (f"; {where}." if where else "."))
         lines += [f"Not examined: optimiser {other}; what it trains is held as it is." for other in others]
         forms = "" if self.forms == 1 else f", of {self.forms} forms"
         exact = "every loss and all weights" if self.proof.step_exact and self.proof.weights_compared else "every loss"
@@ -573,6 +576,10 @@ class Session:
                 f"Losses are replayed with the same bits, steps are not: {proof.differing} differs after the last one.",
             )
         curve = main.curve
+        chosen = [optimizers[number] for number in numbers]
+        together = [one for one in self.watch.watched if any(one.optimizer is each for each in chosen)]
+        others = {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]} - inside
+        held = frozenset(name for name, one in step.model.named_parameters() if id(one) in others)
         setup = Setup(
             model=step.model,
             batches=[program.batch(one) for one, program in steps],
@@ -581,6 +588,7 @@ class Session:
             log=[loss for _, loss in curve] if len(curve) > 1 else None,
             notes=notes,
             own_optimizer=None if warm is own else own,
+            held=held,
             source_rows=source_rows([*tape.steps[0].data.values()]),
         )
         return Captured(
@@ -592,7 +600,8 @@ class Session:
             model_line=tape.model_line,
             backward_line=tape.backward_line,
             optimizer_line=main.made_at,
-            optimizers=tuple(describe(one) for one in sorted(self.watch.watched, key=lambda one: one is not main)),
+            optimizers=tuple(map(describe, [*together, *(one for one in self.watch.watched if one not in together)])),
+            examined=len(together),
             notes=notes,
             reason=self._reason,
             step_seconds=seconds,

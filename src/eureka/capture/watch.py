@@ -39,7 +39,7 @@ BY_HAND, LOOKED_FOR_HAND = 3, 100
 """
 
 
-@dataclass
+@dataclass(eq=False)
 class Watched:
     """An optimiser with what was seen of it."""
 

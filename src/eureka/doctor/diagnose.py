@@ -165,7 +165,7 @@ def _diagnose(given: Setup, limit: Limit, on_check: Callable[[str], None]) -> Di
     with kept_random_state(given.batches), kept_loop(function, given.optimizer, given.model), uncompiled():
         case = make_case(
             given.model, given.batches, loss=given.loss, optimizer=given.optimizer, step=given.step, most=STEPS,
-            source_rows=given.source_rows,
+            held=given.held, source_rows=given.source_rows,
         )  # fmt: skip
         _first_step(case)
         curve = curve_of(given.log)

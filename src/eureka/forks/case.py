@@ -61,6 +61,8 @@ class Case:
     step: Step | None
     assumed: tuple[str, ...] = ()
     """what was not given and had to be assumed, a sentence each"""
+    held: frozenset[str] = frozenset()
+    """the names of parameters that another optimiser trains, in steps of its own"""
     source_rows: float = math.inf
     """how many rows there are to draw batches from: rows that repeat although there are more are a fault"""
 
@@ -132,6 +134,7 @@ def make_case(
     optimizer: Optimizer | None,
     step: Step | None,
     most: int,
+    held: frozenset[str] = frozenset(),
     source_rows: float = math.inf,
 ) -> Case:
     """Check what was given, and take the first `most` batches."""
@@ -151,7 +154,7 @@ def make_case(
         assumed = ("No optimizer was given: AdamW at 1e-3 is assumed, and nothing is said about yours.",)
     return Case(
         model=model, batches=take(batches, most), optimizer=optimizer, loss=loss, step=step, assumed=assumed,
-        source_rows=source_rows,
+        held=held, source_rows=source_rows,
     )  # fmt: skip
 
 

@@ -43,6 +43,8 @@ class Setup:
     adopt: Callable[[], Callable[[], None]] | None = None
     """makes a trainer that has no optimiser yet train with this one; returns what takes that back"""
 
+    held: frozenset[str] = frozenset()
+    """the names of parameters that another optimiser trains, in steps of its own"""
     source_rows: float = math.inf
     """how many rows the batches are drawn from; 0 if that is not known"""
     forgets: str = ""

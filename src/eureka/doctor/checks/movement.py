@@ -103,7 +103,7 @@ def _outside(exam: Exam) -> Iterator[Finding]:
     outside = {
         name: exam.base.parameters[name]
         for name, one in exam.case.model.named_parameters()
-        if one.requires_grad and id(one) not in known and exam.base.parameters[name].computed > 0
+        if one.requires_grad and id(one) not in known and name not in exam.case.held and exam.base.parameters[name].computed > 0
     }
     if not outside:
         return
