@@ -209,18 +209,26 @@ def computed_tensor_in_a_closure() -> nn.Module:
     return model
 
 
-def accelerated() -> nn.Module:
+def prepared(model: nn.Module) -> nn.Module:
+    """By accelerate, whose state is one for the whole process: other tests have it, too."""
     accelerate = pytest.importorskip("accelerate")
-    model = bound_method_as_attribute()
-    return accelerate.Accelerator(mixed_precision="bf16", cpu=True).prepare(model)  # type: ignore[no-any-return]
+    state = accelerate.state.AcceleratorState
+    state._reset_state(reset_partial_state=True)
+    try:
+        return accelerate.Accelerator(mixed_precision="bf16", cpu=True).prepare(model)  # type: ignore[no-any-return]
+    finally:
+        state._reset_state(reset_partial_state=True)
+
+
+def accelerated() -> nn.Module:
+    return prepared(bound_method_as_attribute())
 
 
 def accelerated_over_a_closure() -> nn.Module:
     """The forward pass was patched before: accelerate wraps it in an object that refuses to be pickled."""
-    accelerate = pytest.importorskip("accelerate")
     model: Any = lambda_member()
     model.forward = lambda x: model.call(x)
-    return accelerate.Accelerator(mixed_precision="bf16", cpu=True).prepare(model)  # type: ignore[no-any-return]
+    return prepared(model)
 
 
 MODELS = [
