@@ -367,3 +367,95 @@ def test_a_loop_that_asks_is_taped_from_the_next_step_on() -> None:
         train(model, optimizer, steps=1 + TAPED)
     assert proof_of(run).steps == TAPED
     assert f"step {4 + TAPED}: you asked." in str(run)
+
+
+def test_cells_of_a_notebook_are_taped_and_their_lines_are_named() -> None:
+    """A notebook runs each cell as code of a file that does not exist, in the same names."""
+    cells = (
+        "import torch, eureka\nmodel = torch.nn.Linear(3, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+        f"with eureka.attach(at={AT}, steps={TAPED}) as run:\n    for step in range({STEPS}):\n        optimizer.zero_grad()\n"
+        "        loss = model(torch.randn(5, 3)).square().mean()\n        loss.backward()\n        optimizer.step()",
+        "found = run.diagnose(budget=1e-9)",
+    )
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, cell in enumerate(cells):
+        exec(compile(cell, f"<ipython-input-{number}>", "exec"), names)
+    run = names["run"]
+    assert proof_of(run).loss_exact
+    assert "the model is called at <ipython-input-1>:4, backward at <ipython-input-1>:5" in str(run)
+    assert names["found"].findings
+
+
+def test_optimisers_that_step_after_one_backward_are_examined_together_whichever_has_more() -> None:
+    for first, second in ((0, 2), (2, 0)):
+        model = nn.Sequential(nn.Linear(3, 64), nn.Tanh(), nn.Linear(64, 1))
+        optimizers = [SGD(model[place].parameters(), lr=0.01) for place in (first, second)]
+        with attached() as run:
+            for _ in range(STEPS + 1):
+                model.zero_grad()
+                loss_of(model).backward()  # type: ignore[no-untyped-call]
+                for optimizer in optimizers:
+                    optimizer.step()
+        assert proof_of(run).step_exact
+        assert "Examined together" in str(run)
+        assert "not_in_optimizer" not in {one.cause for one in run.diagnose().findings}
+
+
+def test_what_another_optimiser_trains_inside_of_the_model_is_held_and_is_not_said_to_be_in_no_optimiser() -> None:
+    model = nn.Sequential(nn.Linear(3, 64), nn.Tanh(), nn.Linear(64, 1))
+    body, head = SGD(model[0].parameters(), lr=0.01), SGD(model[2].parameters(), lr=0.01)
+    with attached() as run:
+        for _ in range(STEPS + 1):
+            for optimizer in (body, head):
+                model.zero_grad()
+                loss_of(model).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+    assert proof_of(run).loss_exact
+    assert run.setup.held == {"2.weight", "2.bias"}
+    assert "not_in_optimizer" not in {one.cause for one in run.diagnose().findings}
+
+
+GENERATOR = torch.Generator()
+CALLS = [0]
+
+
+class Noisy(nn.Module):
+    """Its forward pass draws from a generator of the module's file, and counts its calls in a list there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        CALLS[0] += 1
+        found: Tensor = self.linear(x + torch.randn(x.shape, generator=GENERATOR))
+        return found
+
+
+def test_generators_and_counters_that_a_forward_pass_uses_are_as_they_were_and_its_steps_are_replayed() -> None:
+    ends = []
+    for watched in (False, True):
+        torch.manual_seed(1)
+        GENERATOR.manual_seed(2)
+        CALLS[0] = 0
+        model = Noisy()
+        if watched:
+            with attached() as run:
+                train(model, SGD(model.parameters(), lr=0.1), steps=STEPS + 3)
+            assert proof_of(run).step_exact
+        else:
+            train(model, SGD(model.parameters(), lr=0.1), steps=STEPS + 3)
+        ends.append((CALLS[0], GENERATOR.get_state(), model.linear.weight.detach().clone()))
+    (count, state, weight), (count_watched, state_watched, weight_watched) = ends
+    assert count == count_watched
+    assert torch.equal(state, state_watched)
+    assert torch.equal(weight, weight_watched)
+
+
+def test_hooks_on_parameters_travel_with_the_copies() -> None:
+    model = small()
+    for one in model.parameters():
+        one.register_hook(lambda gradient: 0.1 * gradient)  # type: ignore[no-untyped-call]
+    with attached() as run:
+        train(model, SGD(model.parameters(), lr=0.5))
+    assert proof_of(run).step_exact
