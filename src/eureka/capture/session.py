@@ -263,8 +263,6 @@ class Session:
             return
         try:
             self._look(watched)
-        except EurekaError:
-            raise
         except Exception as error:  # whatever is wrong here must not end the user's run
             self._refuse(_first_line(error))
 
@@ -294,7 +292,7 @@ class Session:
         if self.wanted is not None and watched.steps >= SETTLED and self.wanted > len(self.watch.watched):
             known = "; ".join(map(describe, self.watch.watched))
             self._refuse(
-                f"--optimizer {self.wanted} is wanted, and {plural(len(self.watch.watched), 'optimiser')} has stepped ({known})."
+                f"optimiser {self.wanted} is wanted, and the script steps {plural(len(self.watch.watched), 'optimiser')} ({known})."
             )
             return None
         main = self.main
