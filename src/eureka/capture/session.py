@@ -290,10 +290,8 @@ class Session:
                 self.refused(f"this run cannot be captured: {why} It goes on as it is.", goes_on=True)
                 return None
         if self.wanted is not None and watched.steps >= SETTLED and self.wanted > len(self.watch.watched):
-            known = "; ".join(map(describe, self.watch.watched))
-            self._refuse(
-                f"optimiser {self.wanted} is wanted, and the script steps {plural(len(self.watch.watched), 'optimiser')} ({known})."
-            )
+            count, known = plural(len(self.watch.watched), "optimiser"), "; ".join(map(describe, self.watch.watched))
+            self._refuse(f"optimiser {self.wanted} is wanted, and the script steps {count} ({known}).")
             return None
         main = self.main
         if main is None:
