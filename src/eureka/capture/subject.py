@@ -121,7 +121,10 @@ def held_beside(subject: Subject, optimizers: Sequence[torch.optim.Optimizer]) -
     classes = {type(one) for one in subject.root.modules() if not type(one).__module__.startswith("torch.")}
     methods = [one for cls in classes for one in vars(cls).values() if isinstance(one, types.FunctionType)]
     modules = [bare(one) for one in _modules()]
-    return Held([*methods, *functions_of(subject.root)], except_=[*modules, *optimizers, *subject.root.parameters()])
+    held = Held([*methods, *functions_of(subject.root)], except_=[*modules, *optimizers, *subject.root.parameters()])
+    for cls in classes - {Root, Tensors}:
+        held.keep_class(cls)
+    return held
 
 
 def _modules() -> list[nn.Module]:

@@ -51,6 +51,10 @@ class Held:
             self._left.append(one)
             waiting.extend(self._keep(one))
 
+    def keep_class(self, cls: type) -> None:
+        """Keep what a class holds besides its methods, such as a counter that all its objects share."""
+        self._restore.append(functools.partial(_put_class, cls, dict(vars(cls))))
+
     @property
     def generators(self) -> list[Any]:
         """The generators of random numbers among them."""
@@ -176,6 +180,14 @@ def _names(code: types.CodeType) -> Iterator[str]:
 def _put_name(names: dict[str, Any], name: str, value: Any) -> None:
     if names.get(name) is not value:
         names[name] = value
+
+
+def _put_class(cls: type, kept: dict[str, Any]) -> None:
+    for name, value in kept.items():
+        if vars(cls).get(name) is not value:
+            setattr(cls, name, value)
+    for name in vars(cls).keys() - kept.keys():
+        delattr(cls, name)
 
 
 def _put_container(one: Any, kept: Any) -> None:
